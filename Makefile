@@ -1,0 +1,32 @@
+# Every target works on a fresh clone with only Python 3.11+ and make: the environment is made on first use.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test test-gpu lint clean
+
+demo: $(READY)
+	$(BIN)/mgpp demo
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# On a machine with its own CUDA build of torch: uses that Python as it is, installs nothing.
+test-gpu:
+	PYTHONPATH=src $(PYTHON) -m pytest -p no:cacheprovider tests --device cuda
+
+# torch first and alone: its pinned build must be in place before another package's looser range is read.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
