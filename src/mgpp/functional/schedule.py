@@ -1,0 +1,24 @@
+"""How many weights are removed, and when. Steps t are counted from 1; sparsity is the fraction removed."""
+
+
+def cubic_sparsity(t: int, *, start: int, end: int, final: float, initial: float = 0.0) -> float:
+    """v(t): 0 before `start`, then along a flattening cubic from `initial` to `final`, reached at `end`   (Eq. 1)."""
+    if t < start:
+        return 0.0
+    if t >= end:
+        return final
+    return final - (final - initial) * (1 - (t - start) / (end - start)) ** 3
+
+
+def prior_warm_up(t: int, *, start: int) -> float:
+    """η(t): t/start before `start`, 1 from then on."""
+    return t / start if t < start else 1.0
+
+
+def is_event(t: int, *, start: int, end: int, every: int, last: int) -> bool:
+    """Is a pruning event due after step t?
+
+    Every `every` steps from `start` on, at every step past `end`, and at the run's last step, so that a ramp
+    that ends with the run reaches its target even where `every` does not divide the run's length.
+    """
+    return (t % every == 0 and t >= start) or t > end or t == last

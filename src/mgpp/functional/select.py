@@ -1,0 +1,150 @@
+"""Exact global selection: the k smallest scores over many tensors, without copying or sorting them.
+
+A float's bits, read as an integer, order like the float. So the cut is found digit by digit: count how many scores
+have each leading digit, step into the digit that holds the cut, and go on with the next. Only histograms are
+kept, and histograms of shards add up: summed over ranks, they select over all ranks.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mgpp.functional.chunks import chunks
+from mgpp.functional.score import magnitude
+
+Score = Callable[..., Tensor]
+
+DIGIT_BITS = 11  # 2,048 counters: they stay in cache, and a float32 takes three passes
+
+_INTEGER = {
+    torch.float64: torch.int64,
+    torch.float32: torch.int32,
+    torch.bfloat16: torch.int16,
+    torch.float16: torch.int16,
+}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The smallest score that stays, `value`, and how many go: the `below` scores under it and the first `ties`, in
+    position order, of those equal to it."""
+
+    value: float
+    below: int
+    ties: int
+
+    @property
+    def count(self) -> int:
+        return self.below + self.ties
+
+
+def find_cut(
+    scores: Callable[[], Iterable[Tensor]],
+    k: int,
+    *,
+    dtype: torch.dtype,
+    reduce_: Callable[[Tensor], object] | None = None,
+) -> Cut:
+    """The cut under which exactly k of all scores lie; NaN counts as the largest.
+
+    `scores()` walks over the scores and is called once a pass; they are compared as `dtype`, to which they must
+    convert exactly. `reduce_` sums a tensor of counts over ranks, in place.
+    """
+    width = torch.iinfo(_INTEGER[dtype]).bits
+    prefix, below, resolved = 0, 0, 0
+    while resolved < width:
+        bits = min(DIGIT_BITS, width - resolved)
+        resolved += bits
+        counts = torch.zeros(1 << bits, dtype=torch.int64)
+        for score in scores():
+            key = order_key(score.to(dtype)).flatten()
+            digit = _digits(key, prefix, width - resolved, bits, first=resolved == bits)
+            counts += torch.bincount(digit, minlength=1 << bits).to(counts.device)
+        if reduce_ is not None:
+            reduce_(counts)
+        up_to = counts.cumsum(0)
+        if not 0 <= k - below < int(up_to[-1]):
+            raise ValueError(f"k={k}: between 0 and {below + int(up_to[-1]) - 1}, so that one score at least stays")
+        chosen = int(torch.searchsorted(up_to, k - below, right=True))
+        below += int(up_to[chosen] - counts[chosen])
+        prefix = prefix << bits | chosen
+    return Cut(value=_value_of(prefix, dtype), below=below, ties=k - below)
+
+
+def order_key(score: Tensor) -> Tensor:
+    """Signed integers in the order of the scores: negative floats have their magnitude bits flipped."""
+    bits = (score + 0.0).view(_INTEGER[score.dtype])  # + 0.0: -0.0 and 0.0 are one score
+    flip = bits >> (torch.iinfo(bits.dtype).bits - 1) & torch.iinfo(bits.dtype).max
+    key = bits ^ flip
+    return torch.where(score.isnan(), torch.iinfo(bits.dtype).max, key)
+
+
+def zero_smallest_(
+    weights: Sequence[Tensor],
+    k: int,
+    *,
+    score: Score = magnitude,
+    inputs: Sequence[Sequence[Tensor]] | None = None,
+    reduce_: Callable[[Tensor], object] | None = None,
+) -> Cut:
+    """Zero the k weights of smallest score, over all tensors together, ties by position. Returns the cut.
+
+    `score(weight, *inputs)` is elementwise; `inputs[i]` are the tensors it needs beside `weights[i]`.
+    """
+    beside = inputs if inputs is not None else [()] * len(weights)
+    pairs = list(zip(weights, beside, strict=True))
+    dtype = common_dtype([score(w.new_empty(0), *(t.new_empty(0) for t in more)) for w, more in pairs])
+
+    def walk() -> Iterable[Tensor]:
+        for weight, more in pairs:
+            for piece in chunks(weight, *more):
+                yield score(*piece)
+
+    cut = find_cut(walk, k, dtype=dtype, reduce_=reduce_)
+    ties = cut.ties
+    for weight, more in pairs:
+        for piece in chunks(weight, *more):
+            value = score(*piece).to(dtype)
+            drop, ties = below_cut(value, cut, ties)
+            piece[0].masked_fill_(drop, 0)
+    return cut
+
+
+def below_cut(score: Tensor, cut: Cut, ties: int) -> tuple[Tensor, int]:
+    """Which of these scores go, and how many ties are left to take after them."""
+    drop = score < cut.value
+    if ties == 0:
+        return drop, 0
+    equal = score == cut.value
+    found = int(equal.sum())
+    if found > ties:
+        equal &= equal.flatten().cumsum(0).view(equal.shape) <= ties
+    return drop | equal, ties - min(found, ties)
+
+
+def common_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
+    """The dtype in which all of them compare exactly (float32 for a mix of the two half precisions)."""
+    dtype = tensors[0].dtype
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return dtype
+
+
+def _digits(key: Tensor, prefix: int, shift: int, bits: int, *, first: bool) -> Tensor:
+    """The next `bits` bits, as 0 .. 2^bits - 1, of the keys whose higher bits are `prefix`."""
+    if first:
+        return (key >> shift).to(torch.int64) + (1 << bits - 1)  # signed keys: the top digit starts at -2^(bits-1)
+    width = torch.iinfo(key.dtype).bits
+    higher = prefix - (1 << width - shift - bits - 1)
+    inside = key[key >> (shift + bits) == higher]
+    return (inside >> shift & (1 << bits) - 1).to(torch.int64)
+
+
+def _value_of(prefix: int, dtype: torch.dtype) -> float:
+    integer = _INTEGER[dtype]
+    width = torch.iinfo(integer).bits
+    key = torch.tensor(prefix - (1 << width - 1), dtype=integer)
+    bits = key ^ (key >> (width - 1) & torch.iinfo(integer).max)
+    return float(bits.view(dtype))

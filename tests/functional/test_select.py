@@ -1,0 +1,138 @@
+"""Selection is exact: the right weights, the right number, the right one of a tie."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mgpp.functional import chunks as walking
+from mgpp.functional.select import Cut, find_cut, order_key, zero_smallest_
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+def zeroed_by_sorting(weights: list[torch.Tensor], k: int) -> list[torch.Tensor]:
+    """The obvious twin: a stable sort of everything."""
+    dtype = torch.float64
+    flat = torch.cat([weight.flatten().to(dtype) for weight in weights])
+    flat[flat.abs().argsort(stable=True)[:k]] = 0
+    parts = flat.split([weight.numel() for weight in weights])
+    return [part.view(weight.shape).to(weight.dtype) for part, weight in zip(parts, weights, strict=True)]
+
+
+def assert_same(actual: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    for a, e in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, e, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.3, 0.9, 0.999])
+def test_the_k_smallest_over_all_tensors_become_zero(dtype, share, device):
+    shapes = [(0,), (), (1,), (7, 13), (300, 257), (3, 4, 5)]
+    weights = [torch.randn(shape, device=device).to(dtype) for shape in shapes]
+    k = int(share * sum(weight.numel() for weight in weights))
+    expected = zeroed_by_sorting(weights, k)
+    cut = zero_smallest_(weights, k)
+    assert_same(weights, expected)
+    assert cut.count == k
+
+
+def test_half_precisions_beside_each_other_compare_by_value(device):
+    weights = [torch.randn(50, 40, device=device).to(dtype) for dtype in DTYPES]
+    expected = zeroed_by_sorting(weights, 5000)
+    zero_smallest_(weights, 5000)
+    assert_same(weights, expected)
+
+
+@pytest.mark.parametrize("k", [0, 1, 4096, 65_536, 65_537, 131_071, 199_999])
+def test_ties_never_prune_more_than_asked_and_go_by_position(k, device):
+    weights = [torch.full((100_000,), -0.5, device=device), torch.full((1000, 100), 0.5, device=device)]
+    zero_smallest_(weights, k)
+    flat = torch.cat([weight.flatten() for weight in weights])
+    assert (flat[:k] == 0).all()
+    assert (flat[k:] != 0).all()
+
+
+def test_weights_that_are_zero_already_are_counted_among_the_smallest(device):
+    weight = torch.randn(1000, device=device)
+    weight[::2] = 0
+    weight[1::4] = -0.0
+    expected = zeroed_by_sorting([weight], 800)
+    zero_smallest_([weight], 800)
+    assert int((weight == 0).sum()) == 800
+    torch.testing.assert_close(weight, expected[0], rtol=0, atol=0)
+
+
+def test_a_transposed_weight_is_pruned_where_it_lies(device):
+    stored = torch.randn(400, 300, device=device)
+    expected = zeroed_by_sorting([stored.t()], 90_000)[0]
+    zero_smallest_([stored.t()], 90_000)
+    torch.testing.assert_close(stored.t(), expected, rtol=0, atol=0)
+
+
+@given(
+    values=st.lists(st.floats(allow_nan=False, width=32), min_size=1, max_size=60),
+    share=st.floats(0, 1, exclude_max=True),
+)
+def test_any_float32_scores_give_the_cut_that_sorting_gives(values, share):
+    k = int(share * len(values))
+    scores = torch.tensor(values, dtype=torch.float32)
+    cut = find_cut(lambda: [scores], k, dtype=torch.float32)
+    assert cut.value == scores.sort().values[k].item()
+    assert cut.below == int((scores < cut.value).sum())
+    assert cut.below + cut.ties == k
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_keys_order_like_the_floats_with_one_zero_and_nan_last(dtype):
+    values = [-float("inf"), -2.0, -1e-7, 0.0, 6e-8, 0.5, 1.0, 3.0, float("inf"), float("nan")]
+    keys = order_key(torch.tensor(values, dtype=dtype)).tolist()
+    assert keys == sorted(set(keys))
+    assert order_key(torch.tensor([-0.0], dtype=dtype)).item() == order_key(torch.tensor([0.0], dtype=dtype)).item()
+
+
+def test_histograms_of_shards_add_up_to_the_cut_of_the_whole():
+    scores = torch.randn(10_000).abs()
+    shards = scores.chunk(3)
+    barrier = threading.Barrier(len(shards), timeout=30)
+    posted: dict[int, torch.Tensor] = {}
+
+    def find_on(rank: int) -> Cut:
+        def all_reduce(counts: torch.Tensor) -> None:
+            posted[rank] = counts.clone()
+            barrier.wait()
+            counts.copy_(sum(posted.values()))
+            barrier.wait()
+
+        return find_cut(lambda: [shards[rank]], 9000, dtype=torch.float32, reduce_=all_reduce)
+
+    with ThreadPoolExecutor(len(shards)) as ranks:
+        cuts = list(ranks.map(find_on, range(len(shards))))
+    assert cuts == [find_cut(lambda: [scores], 9000, dtype=torch.float32)] * len(shards)
+
+
+def test_asking_for_everything_is_refused():
+    with pytest.raises(ValueError, match="k=3"):
+        zero_smallest_([torch.ones(3)], 3)
+
+
+def test_a_score_may_read_tensors_beside_the_weight(device):
+    weight, worth = torch.ones(5, 7, device=device), torch.randn(5, 7, device=device)
+    zero_smallest_([weight], 20, score=lambda w, s: s, inputs=[[worth]])
+    assert torch.equal(weight == 0, worth <= worth.flatten().sort().values[19])
+
+
+@settings(deadline=None)
+@given(shape=st.sampled_from([(5,), (4, 6), (2, 3, 4)]), piece=st.integers(1, 30), turned=st.booleans())
+def test_pieces_cover_every_element_once_in_order(shape, piece, turned):
+    tensor = torch.arange(torch.Size(shape).numel()).view(shape)
+    tensor = tensor.transpose(0, -1) if turned else tensor
+    before, walking.CHUNK = walking.CHUNK, piece
+    try:
+        pieces = torch.cat([p.flatten() for (p,) in walking.chunks(tensor)])
+    finally:
+        walking.CHUNK = before
+    torch.testing.assert_close(pieces, tensor.flatten())
