@@ -1,0 +1,59 @@
+"""The paper's ablation: MGPP with the mixture prior replaced by a plain Gaussian one, that is, an L2 penalty."""
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mgpp.methods.recipe import Ramp, Recipe, Step
+from mgpp.methods.times import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class L2(Ramp):
+    """`weight` is the penalty's coefficient w. Coupled, grad += w·θ; decoupled, θ ← θ·(1 - lr·w) after the step."""
+
+    weight: float = 1e-2
+    decoupled: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.weight) and self.weight >= 0):
+            raise ValueError(f"weight={self.weight}: the penalty's coefficient is a finite number, at least 0")
+
+    def recipe(self, run: Run) -> Recipe:
+        penalty = DecoupledL2(self.weight) if self.decoupled else CoupledL2(self.weight)
+        return Recipe(schedule=self.schedule(run), penalty=penalty)
+
+
+@dataclass(frozen=True)
+class CoupledL2:
+    weight: float
+
+    def before_step(self, step: Step) -> None:
+        for weight, grad in zip(step.weights, step.grads, strict=True):
+            if isinstance(step.grad_scale, Tensor):
+                grad.addcmul_(weight, step.grad_scale, value=self.weight)
+            else:
+                grad.add_(weight, alpha=self.weight * step.grad_scale)
+
+    def after_step(self, step: Step) -> None:
+        """Nothing: the optimizer has applied it."""
+
+    def record(self, t: int) -> dict[str, float]:
+        return {}
+
+
+@dataclass(frozen=True)
+class DecoupledL2:
+    weight: float
+
+    def before_step(self, step: Step) -> None:
+        """Nothing: the optimizer must not see it."""
+
+    def after_step(self, step: Step) -> None:
+        for weight, lr in zip(step.weights, step.learning_rates(), strict=True):
+            weight.mul_(1 - lr * self.weight)
+
+    def record(self, t: int) -> dict[str, float]:
+        return {}
