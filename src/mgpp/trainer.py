@@ -1,0 +1,193 @@
+"""Pruning inside a Hugging Face Trainer: one callback, which only translates."""
+
+import json
+import logging
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from mgpp import records
+from mgpp.methods import Method, to_dict
+from mgpp.pruner import Pruner
+
+logger = logging.getLogger(__name__)
+
+RECORDS_FILE = "records.jsonl"
+STATE_FILE = "pruner.safetensors"
+
+
+class PruningCallback(TrainerCallback):
+    """Prunes the Trainer's model with `method`:  Trainer(..., callbacks=[PruningCallback(MGPP(sparsity=0.9))]).
+
+    Writes `records.jsonl` into the output folder, and its own state into every checkpoint, from which
+    `trainer.train(resume_from_checkpoint=True)` goes on exactly. `train_size` is only needed where the data set has no
+    length; `resume_from` only where the checkpoint lies outside the output folder.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        train_size: int | None = None,
+        resume_from: str | Path | None = None,
+    ) -> None:
+        self.method = method
+        self.include = include
+        self.exclude = exclude
+        self.train_size = train_size
+        self.resume_from = resume_from
+        self.pruner: Pruner | None = None
+        self._records: Path | None = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if args.load_best_model_at_end:
+            raise ValueError(
+                "load_best_model_at_end=True may bring back a checkpoint from before the ramp's end, less sparse than "
+                "asked: set it to False"
+            )
+        if self.pruner is not None:
+            self.pruner.detach()
+        loader = kwargs["train_dataloader"]
+        self.pruner = Pruner(
+            kwargs["model"],
+            self.method,
+            total_steps=state.max_steps,
+            train_size=self.train_size if self.train_size is not None else _length(getattr(loader, "dataset", None)),
+            steps_per_epoch=_steps_per_epoch(loader, args),
+            include=self.include,
+            exclude=self.exclude,
+            on_record=self._write,
+        )
+        if state.global_step > 0:
+            self.pruner.load_state_dict(read_state(self._checkpoint(args, state)))
+        if state.is_world_process_zero:
+            self._open_records(_folder(args), state)
+        optimizer = kwargs["optimizer"]
+        self.pruner.attach(getattr(optimizer, "optimizer", optimizer))  # Accelerate wraps the one whose step counts
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if self.pruner is None or logs is None:
+            return
+        told = {key: value for key, value in logs.items() if _is_reproducible(key, value)}
+        if told:
+            self._write({"event": "log", "step": state.global_step, **told})
+        if self.pruner.last_record is not None:
+            logs["sparsity"] = self.pruner.last_record["sparsity"]
+            logs["cut"] = self.pruner.last_record["cut"]
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        # Written last, and in one move: a checkpoint that has this file is whole.
+        if self.pruner is not None and state.is_world_process_zero:
+            write_state(self.pruner.state_dict(), _folder(args) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.pruner is None:
+            return
+        if state.global_step >= state.max_steps:
+            self.pruner.finish()
+        elif self.pruner.sparsity < self.method.sparsity:
+            logger.warning(
+                "training stopped at step %d of %d: the model is %.4f sparse, not %.4f",
+                state.global_step,
+                state.max_steps,
+                self.pruner.sparsity,
+                self.method.sparsity,
+            )
+        self.pruner.detach()
+
+    def _open_records(self, folder: Path, state: TrainerState) -> None:
+        assert self.pruner is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._records = folder / RECORDS_FILE
+        if state.global_step > 0:
+            records.rewind(self._records, state.global_step)
+            return
+        self._records.unlink(missing_ok=True)
+        schedule = asdict(self.pruner.schedule)
+        logger.info("pruning %s weights: %s", f"{self.pruner.num_weights:,}", schedule)
+        self._write(
+            {
+                "event": "start",
+                "step": 0,
+                "method": to_dict(self.method),
+                "schedule": schedule,
+                "train_size": self.pruner.run.train_size,
+                "weights": {name: weight.numel() for name, weight in self.pruner.targets.items()},
+            }
+        )
+
+    def _write(self, record: dict[str, Any]) -> None:
+        if self._records is not None:
+            records.append(self._records, record)
+
+    def _checkpoint(self, args: TrainingArguments, state: TrainerState) -> Path:
+        if self.resume_from is not None:
+            return Path(self.resume_from)
+        return _folder(args) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+
+
+def write_state(state: dict[str, Any], folder: Path) -> None:
+    """Save a pruner's state into a checkpoint, whole or not at all."""
+    tensors = {f"keep/{name}": keep for name, keep in state.get("keep", {}).items()}
+    scalars = {key: value for key, value in state.items() if key != "keep"}
+    draft = folder / f"{STATE_FILE}.draft"
+    save_file(tensors, draft, metadata={"mgpp": json.dumps(scalars)})
+    os.replace(draft, folder / STATE_FILE)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    path = folder / STATE_FILE
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is not there: the checkpoint was not finished, or lies elsewhere (resume from an earlier one, or "
+            "pass PruningCallback(resume_from=folder))"
+        )
+    with safe_open(path, framework="pt") as file:
+        state: dict[str, Any] = json.loads(file.metadata()["mgpp"])
+        keep = {name.removeprefix("keep/"): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if keep:
+        state["keep"] = keep
+    return state
+
+
+def _folder(args: TrainingArguments) -> Path:
+    return Path(str(args.output_dir))
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except TypeError:  # a stream
+        return None
+
+
+def _steps_per_epoch(loader: Any, args: TrainingArguments) -> int | None:
+    batches = _length(loader)
+    return None if batches is None else max(1, math.ceil(batches / args.gradient_accumulation_steps))
+
+
+def _is_reproducible(key: str, value: Any) -> bool:
+    """Losses and metrics, not timings: a record must come out the same when the run is repeated."""
+    timed = key.endswith(("_runtime", "_per_second")) or key in {"epoch", "total_flos", "train_loss"}
+    return not timed and isinstance(value, int | float) and math.isfinite(value)

@@ -1,0 +1,58 @@
+"""Who may import whom: the arrows in docs/architecture.md, read from the source."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "mgpp"
+
+# Each room, and the rooms of this package that it may import beside itself.
+MAY_IMPORT = {
+    "functional": set(),
+    "methods": {"functional"},
+    "targets": set(),
+    "records": set(),
+    "pruner": {"functional", "methods", "targets"},
+    "trainer": {"methods", "pruner", "records"},
+    "tasks": set(),
+    "run": {"methods", "targets", "pruner", "trainer", "tasks", "records"},
+    "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run"},
+    "__init__": {"methods", "pruner", "trainer"},
+    "__main__": {"cli"},
+}
+MAY_SEE_TRANSFORMERS = {"targets", "trainer", "tasks", "run", "cli"}
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            # `from mgpp import records` imports the room mgpp.records.
+            found |= {f"mgpp.{alias.name}" for alias in node.names} if node.module == "mgpp" else {node.module}
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_one_way(path):
+    room = room_of(path)
+    modules = imports_of(path)
+    rooms = {name.split(".")[1] for name in modules if name.startswith("mgpp.")} - {room, "__version__"}
+    assert rooms <= MAY_IMPORT[room]
+    if any(name.split(".")[0] == "transformers" for name in modules):
+        assert room in MAY_SEE_TRANSFORMERS
+
+
+def test_the_mathematics_imports_torch_alone():
+    allowed = {"torch", "mgpp", "math", "collections", "dataclasses", "typing"}
+    for path in (SOURCE / "functional").glob("*.py"):
+        assert {name.split(".")[0] for name in imports_of(path)} <= allowed, path
