@@ -186,9 +186,9 @@ def test_a_checkpoint_moved_elsewhere_resumes_when_told_where(tmp_path):
 
 
 def test_a_pruners_state_survives_its_file(tmp_path):
-    state = {"t": 7, "settings": {"sparsity": 0.5}, "keep": {"a.weight": torch.tensor([True, False])}}
+    state = {"t": 7, "settings": {"sparsity": 0.5}, "memory": {"keep": {"a.weight": torch.tensor([True, False])}}}
     write_state(state, tmp_path)
     loaded = read_state(tmp_path)
-    torch.testing.assert_close(loaded.pop("keep"), state.pop("keep"))
+    torch.testing.assert_close(loaded.pop("memory"), state.pop("memory"))
     assert loaded == state
     assert [path.name for path in tmp_path.iterdir()] == [STATE_FILE]

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from mgpp.functional.select import zero_smallest_
 from mgpp.methods import Method, to_dict
-from mgpp.methods.recipe import Schedule, Step
+from mgpp.methods.ramp import Schedule
+from mgpp.methods.recipe import Memory, Step
 from mgpp.methods.times import Run
 from mgpp.targets import find_targets
 
@@ -41,12 +41,12 @@ class Pruner:
         self.run = Run(total_steps=total_steps, steps_per_epoch=steps_per_epoch, train_size=train_size)
         self.recipe = method.recipe(self.run)
         self.targets: dict[str, nn.Parameter] = find_targets(model, include=include, exclude=exclude)
+        self.memory = Memory(self.targets)
         self.on_record = on_record
         self.t = 0
         self.last_record: Record | None = None
-        self._keep: list[Tensor] | None = None
         self._optimizer: Optimizer | None = None
-        self._groups: dict[nn.Parameter, dict[str, Any]] = {}
+        self._groups: dict[Tensor, dict[str, Any]] = {}
         self._hooks: list[RemovableHandle] = []
         self._overflowed = False
 
@@ -130,8 +130,10 @@ class Pruner:
         self._add_penalty(grad_scale)
 
     def _add_penalty(self, grad_scale: float | Tensor) -> None:
+        step = self._step(self.t + 1, grad_scale)
+        self.recipe.between.before_step(step)
         if self.recipe.penalty is not None:
-            self.recipe.penalty.before_step(self._step(self.t + 1, grad_scale))
+            self.recipe.penalty.before_step(step)
 
     @torch.no_grad()
     def after_step(self, *, skipped: bool = False) -> None:
@@ -139,27 +141,29 @@ class Pruner:
         if skipped:
             return
         self.t += 1
+        step = self._step(self.t)
         if self.recipe.penalty is not None:
-            self.recipe.penalty.after_step(self._step(self.t, 1.0))
-        self._hold()
-        if self.schedule.is_event(self.t) and not self._mask_is_fixed():
-            self._prune(self.schedule.sparsity_at(self.t))
+            self.recipe.penalty.after_step(step)
+        self.recipe.score.observe(step)
+        self.recipe.between.after_step(step)
+        if self.schedule.is_event(self.t):
+            self._prune(step, self.schedule.sparsity_at(self.t))
 
     @torch.no_grad()
     def finish(self) -> None:
         """Reach the target exactly at the end of a run that skipped steps; does nothing where it is reached."""
         asked = int(self.schedule.sparsity * self.num_weights)
         if sum(self.zeros.values()) < asked:
-            self._prune(self.schedule.sparsity)
+            self._prune(self._step(self.t), self.schedule.sparsity)
 
-    def _step(self, t: int, grad_scale: float | Tensor) -> Step:
-        moving = [weight for weight in self.targets.values() if weight.grad is not None]
+    def _step(self, t: int, grad_scale: float | Tensor = 1.0) -> Step:
         return Step(
             t=t,
-            weights=moving,
-            grads=[weight.grad for weight in moving if weight.grad is not None],
+            weights=list(self.targets.values()),
+            memory=self.memory,
             grad_scale=grad_scale,
-            groups=[self._groups[weight] for weight in moving] if self._optimizer is not None else None,
+            optimizer=self._optimizer,
+            groups=self._groups,
         )
 
     def _require_finite_gradients(self) -> None:
@@ -171,47 +175,27 @@ class Pruner:
                 f"step {self.t} left them; lower the learning rate, clip the gradient, or look at the batch"
             )
 
-    # One event
-
-    def _prune(self, sparsity: float) -> None:
-        weights = list(self.targets.values())
-        cut = zero_smallest_(weights, int(sparsity * self.num_weights), score=self.recipe.score)
-        if self._holds():
-            self._keep = [weight != 0 for weight in weights]
+    def _prune(self, step: Step, sparsity: float) -> None:
+        cut = self.recipe.select(step, self.recipe.score, sparsity)
+        self.recipe.between.after_event(step)
         zeros = self.zeros
-        penalty = self.recipe.penalty.record(self.t) if self.recipe.penalty is not None else {}
         self.last_record = {
             "event": "prune",
-            "step": self.t,
+            "step": step.t,
             "target": sparsity,
             "sparsity": sum(zeros.values()) / self.num_weights,
             "cut": cut.value,
-            **penalty,
+            **(self.recipe.penalty.record(step.t) if self.recipe.penalty is not None else {}),
             "zeros": zeros,
         }
         if self.on_record is not None:
             self.on_record(self.last_record)
 
-    def _holds(self) -> bool:
-        hold = self.recipe.hold
-        return hold == "always" or (hold == "after-ramp" and self.t >= self.schedule.end)
-
-    def _mask_is_fixed(self) -> bool:
-        return self._keep is not None and self.recipe.hold == "after-ramp"
-
-    def _hold(self) -> None:
-        if self._keep is not None:
-            for weight, keep in zip(self.targets.values(), self._keep, strict=True):
-                weight.masked_fill_(~keep, 0)
-
     # Between sessions
 
     def state_dict(self) -> dict[str, Any]:
         """All that the rest of the run depends on, beside the weights and the optimizer's state."""
-        state: dict[str, Any] = {"t": self.t, "settings": self._settings()}
-        if self._keep is not None:
-            state["keep"] = dict(zip(self.targets, self._keep, strict=True))
-        return state
+        return {"t": self.t, "settings": self._settings(), "memory": self.memory.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken. Another method, schedule, model or run is refused, difference shown."""
@@ -221,9 +205,7 @@ class Pruner:
             shown = "; ".join(f"{key}: saved {theirs.get(key)}, now {mine.get(key)}" for key in differing)
             raise ValueError(f"the saved run is another one ({shown}): use its settings, or start anew")
         self.t = int(state["t"])
-        keep = state.get("keep")
-        if keep is not None:
-            self._keep = [keep[name].to(weight.device) for name, weight in self.targets.items()]
+        self.memory.load_state_dict(state["memory"])
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -11,6 +11,7 @@ from typing import Any
 
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -87,7 +88,7 @@ class PruningCallback(TrainerCallback):
     ) -> None:
         if self.pruner is None or logs is None:
             return
-        told = {key: value for key, value in logs.items() if _is_reproducible(key, value)}
+        told = {key: value for key, value in logs.items() if is_reproducible(key, value)}
         if told:
             self._write({"event": "log", "step": state.global_step, **told})
         if self.pruner.last_record is not None:
@@ -149,8 +150,8 @@ class PruningCallback(TrainerCallback):
 
 def write_state(state: dict[str, Any], folder: Path) -> None:
     """Save a pruner's state into a checkpoint, whole or not at all."""
-    tensors = {f"keep/{name}": keep for name, keep in state.get("keep", {}).items()}
-    scalars = {key: value for key, value in state.items() if key != "keep"}
+    tensors = {f"{kind}/{name}": tensor for kind, of in state["memory"].items() for name, tensor in of.items()}
+    scalars = {key: value for key, value in state.items() if key != "memory"}
     draft = folder / f"{STATE_FILE}.draft"
     save_file(tensors, draft, metadata={"mgpp": json.dumps(scalars)})
     os.replace(draft, folder / STATE_FILE)
@@ -165,10 +166,11 @@ def read_state(folder: Path) -> dict[str, Any]:
         )
     with safe_open(path, framework="pt") as file:
         state: dict[str, Any] = json.loads(file.metadata()["mgpp"])
-        keep = {name.removeprefix("keep/"): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if keep:
-        state["keep"] = keep
-    return state
+        memory: dict[str, dict[str, Tensor]] = {}
+        for key in file.keys():  # noqa: SIM118 (not a dict: it has no other way to iterate)
+            kind, name = key.split("/", 1)
+            memory.setdefault(kind, {})[name] = file.get_tensor(key)
+    return {**state, "memory": memory}
 
 
 def _folder(args: TrainingArguments) -> Path:
@@ -187,7 +189,7 @@ def _steps_per_epoch(loader: Any, args: TrainingArguments) -> int | None:
     return None if batches is None else max(1, math.ceil(batches / args.gradient_accumulation_steps))
 
 
-def _is_reproducible(key: str, value: Any) -> bool:
+def is_reproducible(key: str, value: Any) -> bool:
     """Losses and metrics, not timings: a record must come out the same when the run is repeated."""
-    timed = key.endswith(("_runtime", "_per_second")) or key in {"epoch", "total_flos", "train_loss"}
+    timed = key.endswith(("_runtime", "_per_second", "_time")) or key in {"epoch", "total_flos", "train_loss"}
     return not timed and isinstance(value, int | float) and math.isfinite(value)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from mgpp.methods.recipe import Ramp, Recipe
+from mgpp.methods.ramp import Ramp
+from mgpp.methods.recipe import Hold, Recipe, Regrow
 from mgpp.methods.times import Run
 
 
@@ -13,4 +14,4 @@ class GMP(Ramp):
     hold: bool = False
 
     def recipe(self, run: Run) -> Recipe:
-        return Recipe(schedule=self.schedule(run), hold="always" if self.hold else "never")
+        return Recipe(schedule=self.schedule(run), between=Hold() if self.hold else Regrow())

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mgpp.methods.recipe import Ramp, Recipe, Step
+from mgpp.methods.ramp import Ramp
+from mgpp.methods.recipe import Penalty, Recipe, Step
 from mgpp.methods.times import Run
 
 
@@ -22,38 +23,28 @@ class L2(Ramp):
             raise ValueError(f"weight={self.weight}: the penalty's coefficient is a finite number, at least 0")
 
     def recipe(self, run: Run) -> Recipe:
-        penalty = DecoupledL2(self.weight) if self.decoupled else CoupledL2(self.weight)
+        penalty: Penalty = DecoupledL2(self.weight) if self.decoupled else CoupledL2(self.weight)
         return Recipe(schedule=self.schedule(run), penalty=penalty)
 
 
 @dataclass(frozen=True)
-class CoupledL2:
+class CoupledL2(Penalty):
     weight: float
 
     def before_step(self, step: Step) -> None:
-        for weight, grad in zip(step.weights, step.grads, strict=True):
+        for weight in step.moving():
+            assert weight.grad is not None
             if isinstance(step.grad_scale, Tensor):
-                grad.addcmul_(weight, step.grad_scale, value=self.weight)
+                weight.grad.addcmul_(weight, step.grad_scale, value=self.weight)
             else:
-                grad.add_(weight, alpha=self.weight * step.grad_scale)
-
-    def after_step(self, step: Step) -> None:
-        """Nothing: the optimizer has applied it."""
-
-    def record(self, t: int) -> dict[str, float]:
-        return {}
+                weight.grad.add_(weight, alpha=self.weight * step.grad_scale)
 
 
 @dataclass(frozen=True)
-class DecoupledL2:
+class DecoupledL2(Penalty):
     weight: float
 
-    def before_step(self, step: Step) -> None:
-        """Nothing: the optimizer must not see it."""
-
     def after_step(self, step: Step) -> None:
-        for weight, lr in zip(step.weights, step.learning_rates(), strict=True):
+        weights = step.moving()
+        for weight, lr in zip(weights, step.learning_rates(weights), strict=True):
             weight.mul_(1 - lr * self.weight)
-
-    def record(self, t: int) -> dict[str, float]:
-        return {}

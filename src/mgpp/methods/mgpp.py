@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 
 from mgpp.functional.prior import add_prior_gradient_, half_width
-from mgpp.methods.recipe import Ramp, Recipe, Schedule, Step
+from mgpp.methods.ramp import Ramp, Schedule
+from mgpp.methods.recipe import Penalty, Recipe, Step
 from mgpp.methods.times import Run
 
 
@@ -42,7 +43,7 @@ class MGPP(Ramp):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixturePrior:
+class MixturePrior(Penalty):
     """The penalty  η(t)/n · (-∇log π(θ)),  coupled: it joins the loss's gradient   (Alg. 1, line 7)."""
 
     schedule: Schedule
@@ -57,10 +58,8 @@ class MixturePrior:
 
     def before_step(self, step: Step) -> None:
         scale = self.schedule.warm_up(step.t) / self.train_size * step.grad_scale
-        add_prior_gradient_(step.weights, step.grads, scale=scale, **self._shape)
-
-    def after_step(self, step: Step) -> None:
-        """Nothing: the optimizer has applied it."""
+        weights = step.moving()
+        add_prior_gradient_(weights, [w.grad for w in weights], scale=scale, **self._shape)
 
     def record(self, t: int) -> dict[str, float]:
         return {"warm_up": self.schedule.warm_up(t), "half_width": half_width(**self._shape)}

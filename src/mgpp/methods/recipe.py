@@ -1,95 +1,77 @@
-"""The four pieces every method is made of: a schedule, a score, a penalty, and what happens between events."""
+"""What a method is made of: a schedule, a score, a penalty, how the lowest scores are taken, and what happens between.
+
+The pieces are values without state of their own. What must last from step to step lies in the pruner's `Memory`, so a
+method is saved, resumed and weighed without knowing it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from mgpp.functional import score as scores
-from mgpp.functional.schedule import cubic_sparsity, is_event, prior_warm_up
-from mgpp.methods.times import Run, Time, check_time, resolve_time
+from mgpp.functional.select import Cut, zero_smallest_
+from mgpp.methods.ramp import Schedule
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ramp:
-    """The fields all methods share: how sparse, and when. `sparsity` is the fraction removed."""
+class Memory:
+    """Tensors that pieces keep from step to step: of each kind one for every pruned weight, of its shape and place."""
 
-    sparsity: float
-    start: Time = 0.1
-    end: Time = 0.7
-    every: Time = 10
-    initial_sparsity: float = 0.0
+    def __init__(self, weights: Mapping[str, nn.Parameter]) -> None:
+        self._weights = weights
+        self._kinds: dict[str, list[Tensor]] = {}
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.sparsity < 1:
-            raise ValueError(f"sparsity={self.sparsity}: the fraction of weights to remove lies in [0, 1)")
-        if not 0 <= self.initial_sparsity <= self.sparsity:
-            raise ValueError(
-                f"initial_sparsity={self.initial_sparsity}: the ramp starts between 0 and sparsity={self.sparsity}"
-            )
-        check_time("start", self.start)
-        check_time("end", self.end, least=1)
-        check_time("every", self.every, least=1)
+    def get(self, kind: str) -> list[Tensor] | None:
+        return self._kinds.get(kind)
 
-    def schedule(self, run: Run) -> "Schedule":
-        return Schedule(
-            sparsity=self.sparsity,
-            initial_sparsity=self.initial_sparsity,
-            start=resolve_time("start", self.start, run),
-            end=resolve_time("end", self.end, run, least=1),
-            every=resolve_time("every", self.every, run, least=1),
-            last=run.total_steps,
-        )
+    def set(self, kind: str, tensors: Sequence[Tensor]) -> None:
+        self._kinds[kind] = list(tensors)
 
+    def zeros(self, kind: str, dtype: torch.dtype | None = None) -> list[Tensor]:
+        """Those of this kind; zeros on first use, in float32 for half-precision weights unless told otherwise."""
+        if kind not in self._kinds:
+            self._kinds[kind] = [
+                torch.zeros_like(weight, dtype=dtype or torch.promote_types(weight.dtype, torch.float32))
+                for weight in self._weights.values()
+            ]
+        return self._kinds[kind]
 
-@dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """A ramp with its times in steps. Refuses what does not fit the run: it never bends a schedule silently."""
+    @property
+    def bytes(self) -> int:
+        return sum(tensor.nbytes for tensors in self._kinds.values() for tensor in tensors)
 
-    sparsity: float
-    initial_sparsity: float
-    start: int
-    end: int
-    every: int
-    last: int
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        return {kind: dict(zip(self._weights, tensors, strict=True)) for kind, tensors in self._kinds.items()}
 
-    def __post_init__(self) -> None:
-        if self.start >= self.end:
-            raise ValueError(
-                f"start={self.start} is not before end={self.end} in a run of {self.last} steps: "
-                "lower start, raise end or train for longer"
-            )
-        if self.end > self.last:
-            raise ValueError(f"end={self.end} is past the run's last step {self.last}: lower end or train for longer")
-
-    def sparsity_at(self, t: int) -> float:
-        return cubic_sparsity(t, start=self.start, end=self.end, final=self.sparsity, initial=self.initial_sparsity)
-
-    def is_event(self, t: int) -> bool:
-        return is_event(t, start=self.start, end=self.end, every=self.every, last=self.last)
-
-    def warm_up(self, t: int) -> float:
-        return prior_warm_up(t, start=self.start)
+    def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        self._kinds = {
+            kind: [tensors[name].to(weight.device, copy=True) for name, weight in self._weights.items()]
+            for kind, tensors in state.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What a penalty may read and change around one optimizer step: only weights that have a gradient, aligned.
-
-    `groups` are the optimizer's parameter groups of these weights, where the optimizer is known.
-    """
+    """What the pieces may read and change around one optimizer step. `t` is the step being taken, counted from 1."""
 
     t: int
     weights: Sequence[Tensor]
-    grads: Sequence[Tensor]
+    memory: Memory
     grad_scale: float | Tensor = 1.0
-    groups: Sequence[Mapping[str, Any]] | None = None
+    optimizer: Optimizer | None = None
+    groups: Mapping[Tensor, Mapping[str, Any]] = field(default_factory=dict)
 
-    def learning_rates(self) -> list[float]:
-        if self.groups is None:
-            raise RuntimeError("a decoupled penalty follows the learning rate: call pruner.attach(optimizer)")
-        return [float(group["lr"]) for group in self.groups]
+    def moving(self) -> list[Tensor]:
+        """The weights that have a gradient: no others are touched by this step."""
+        return [weight for weight in self.weights if weight.grad is not None]
+
+    def learning_rates(self, weights: Sequence[Tensor]) -> list[float]:
+        if self.optimizer is None:
+            raise RuntimeError("this method follows the learning rate: call pruner.attach(optimizer)")
+        return [float(self.groups[weight]["lr"]) for weight in weights]
 
 
 class Penalty(Protocol):
@@ -103,22 +85,85 @@ class Penalty(Protocol):
 
     def record(self, t: int) -> dict[str, float]:
         """What an event's record should say of it."""
+        return {}
 
 
 class Score(Protocol):
-    """What a weight is worth: an elementwise function of the weight and of the tensors beside it."""
+    """What a weight is worth: an elementwise function of the weight and of the tensors beside it. Low goes first."""
+
+    def observe(self, step: Step) -> None:
+        """Look at θ(t) and at the gradient that led there."""
+
+    def beside(self, step: Step) -> list[tuple[Tensor, ...]]:
+        """The tensors each weight's score is computed from, beside the weight."""
+        return [()] * len(step.weights)
 
     def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor: ...
 
 
-Hold = Literal["never", "always", "after-ramp"]
+class Magnitude(Score):
+    def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor:
+        return scores.magnitude(weight)
+
+
+class Select(Protocol):
+    """How the lowest scores are taken, and how many: by default so many that `sparsity` is met exactly."""
+
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut: ...
+
+
+class Everywhere(Select):
+    """The lowest of all weights together, wherever they are."""
+
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
+        k = int(sparsity * sum(weight.numel() for weight in step.weights))
+        beside = score.beside(step)
+        keep = step.memory.get("keep")
+        if keep is None:
+            return zero_smallest_(step.weights, k, score=score, inputs=beside)
+
+        def held_first(weight: Tensor, kept: Tensor, *more: Tensor) -> Tensor:
+            return score(weight, *more).where(kept, float("-inf"))
+
+        with_keep = [(kept, *more) for kept, more in zip(keep, beside, strict=True)]
+        return zero_smallest_(step.weights, k, score=held_first, inputs=with_keep)
+
+
+class Between(Protocol):
+    """What happens to pruned weights until the next event: by default they may grow back."""
+
+    def before_step(self, step: Step) -> None: ...
+
+    def after_step(self, step: Step) -> None: ...
+
+    def after_event(self, step: Step) -> None: ...
+
+
+class Regrow(Between):
+    """Pruned weights were set to zero, not frozen: gradient and momentum may bring them back."""
+
+
+@dataclass(frozen=True)
+class Hold(Between):
+    """What an event at step `since` or later has pruned stays zero, whatever the optimizer's momentum says."""
+
+    since: int = 0
+
+    def after_step(self, step: Step) -> None:
+        for weight, keep in zip(step.weights, step.memory.get("keep") or [], strict=False):
+            weight.masked_fill_(~keep, 0)
+
+    def after_event(self, step: Step) -> None:
+        if step.t >= self.since:
+            step.memory.set("keep", [weight != 0 for weight in step.weights])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One method in one run. `hold` says when a pruned weight must stay pruned; otherwise it may grow back."""
+    """One method in one run."""
 
     schedule: Schedule
-    score: Score = field(default=scores.magnitude)
+    score: Score = field(default_factory=Magnitude)
     penalty: Penalty | None = None
-    hold: Hold = "never"
+    select: Select = field(default_factory=Everywhere)
+    between: Between = field(default_factory=Regrow)
