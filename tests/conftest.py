@@ -1,16 +1,30 @@
 """One option for all tests, `--device`, and an environment in which nothing reaches for a network."""
 
 import os
+import shutil
+import tempfile
 
+os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="mgpp-tests-")  # no test's rows in a person's cache
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import pytest
 import torch
+
+# Without a GPU the kernels run in Triton's interpreter, which must be chosen before anybody imports Triton.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
+import pytest
+
+from tests.tiny import tiny_bert, tiny_reviews  # noqa: F401
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="cpu or cuda: where the numerical tests run")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ["HF_DATASETS_CACHE"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

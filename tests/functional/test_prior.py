@@ -13,6 +13,7 @@ from mgpp.functional.prior import (
     log_prior,
     prior_density,
     prior_gradient,
+    shrink_by_prior_,
     spike_probability,
 )
 
@@ -100,3 +101,53 @@ def test_adding_in_place_reaches_every_element_of_a_transposed_weight(device):
     grad = torch.zeros(500, 300, device=device)
     add_prior_gradient_([stored.t()], [grad], scale=1.0, **PAPER)
     torch.testing.assert_close(grad, prior_gradient(stored.t().contiguous(), **PAPER))
+
+
+STRONG = {"slab_prob": 0.01, "spike_var": 1e-4, "slab_var": 0.05}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(0,), (), (1,), (3, 5), (257, 311)])
+def test_shrinking_in_place_is_the_decoupled_formula(dtype, shape, device):
+    weight = (torch.randn(shape, dtype=torch.float64, device=device) * 0.05).to(dtype)
+    moment = (torch.rand(shape, dtype=torch.float64, device=device) * 1e-4).to(dtype)
+    w, v = weight.double(), moment.double()
+    in_spike = spike_probability(w, **STRONG)
+    stiffness = in_spike / STRONG["spike_var"] + (1 - in_spike) / STRONG["slab_var"]
+    expected = w * (1 - (3e-7 * stiffness / ((v / 0.3).sqrt() + 1e-8)).clamp(max=1))
+    shrink_by_prior_([weight], [moment], scales=[3e-7], corrections=[0.3], eps=[1e-8], **STRONG)
+    torch.testing.assert_close(weight, expected.to(dtype))
+
+
+@given(st.data())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_shrinking_never_turns_grows_or_ends_a_weight(dtype, data):
+    integer = torch.int32 if dtype == torch.float32 else torch.int16
+    limits = torch.iinfo(integer)
+    pattern = data.draw(st.integers(limits.min, limits.max))
+    weight = torch.tensor([pattern], dtype=integer).view(dtype)
+    weight = weight[weight.isfinite()]
+    before = weight.clone()
+    moment = torch.tensor([data.draw(st.sampled_from([0.0, 1e-30, 1e-8, 1.0, 1e30]))])[: weight.numel()]
+    shrink_by_prior_(
+        [weight],
+        [moment],
+        scales=[data.draw(st.sampled_from([0.0, 1e-12, 1e-3, 1e20]))],
+        corrections=[data.draw(st.sampled_from([1e-3, 1.0]))],
+        eps=[data.draw(st.sampled_from([0.0, 1e-8]))],
+        slab_prob=data.draw(slab_probs),
+        spike_var=data.draw(spike_vars),
+        slab_var=data.draw(slab_vars),
+    )
+    assert weight.isfinite().all()
+    torch.testing.assert_close(weight.sign(), before.sign(), rtol=0, atol=0)
+    assert (weight.abs() <= before.abs()).all()
+
+
+def test_shrinking_reaches_every_element_of_a_transposed_weight(device):
+    stored, moment = torch.randn(300, 500, device=device) * 0.05, torch.rand(300, 500, device=device) * 1e-4
+    copy = stored.t().contiguous()
+    options = {"scales": [3e-7], "corrections": [1.0], "eps": [1e-8], **STRONG}
+    shrink_by_prior_([stored.t()], [moment.t()], **options)
+    shrink_by_prior_([copy], [moment.t().contiguous()], **options)
+    torch.testing.assert_close(stored.t(), copy)

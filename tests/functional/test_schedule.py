@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mgpp.functional.schedule import cubic_sparsity, is_event, prior_warm_up
+from mgpp.functional.schedule import cooling, cubic_sparsity, is_event, linear, prior_warm_up
 
 
 def test_the_ramp_follows_equation_1_step_by_step():
@@ -39,3 +39,13 @@ def test_the_prior_warms_up_linearly_until_the_ramp_starts():
 def test_events_come_every_few_steps_then_at_every_step_and_at_the_last():
     assert [t for t in range(1, 13) if is_event(t, start=3, end=9, every=4, last=12)] == [4, 8, 10, 11, 12]
     assert [t for t in range(1, 11) if is_event(t, start=3, end=10, every=4, last=10)] == [4, 8, 10]
+
+
+def test_a_line_is_flat_outside_the_ramp():
+    at = [linear(t, start=2, end=6, initial=0.5, final=0.1) for t in range(1, 8)]
+    assert at == pytest.approx([0.5, 0.5, 0.4, 0.3, 0.2, 0.1, 0.1])
+    assert at[-1] == 0.1
+
+
+def test_cooling_starts_after_the_ramp():
+    assert [cooling(t, end=3) for t in range(1, 7)] == [1.0, 1.0, 1.0, 1.0, 1 / 2, 1 / 3]

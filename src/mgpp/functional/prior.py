@@ -51,12 +51,17 @@ def prior_gradient(weight: Tensor, *, slab_prob: float, spike_var: float, slab_v
     Half-precision weights are worked in float32 and returned so: 1/σ0² is past float16's range.
     Finite for every finite weight: a value past the dtype's range is that range's end.
     """
+    pull = prior_stiffness(weight, slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
+    largest = torch.finfo(pull.dtype).max
+    return pull.mul_(weight).clamp_(-largest, largest)
+
+
+def prior_stiffness(weight: Tensor, *, slab_prob: float, spike_var: float, slab_var: float) -> Tensor:
+    """g/σ0² + (1-g)/σ1²: the prior's gradient at w is this times w. In float32 for half-precision weights."""
     weight = weight if weight.dtype == torch.float64 else weight.float()
     in_spike = spike_probability(weight, slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
-    # g/σ0² + (1-g)/σ1², gathered around g: one multiplication and one addition a weight.
-    stiffness = in_spike.mul_(1 / spike_var - 1 / slab_var).add_(1 / slab_var)
-    largest = torch.finfo(weight.dtype).max
-    return stiffness.mul_(weight).clamp_(-largest, largest)
+    # Gathered around g: one multiplication and one addition a weight.
+    return in_spike.mul_(1 / spike_var - 1 / slab_var).add_(1 / slab_var)
 
 
 def add_prior_gradient_(
@@ -73,6 +78,35 @@ def add_prior_gradient_(
         for w, g in chunks(weight, grad):
             pull = prior_gradient(w, slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
             g.add_(pull.mul_(scale))
+
+
+def shrink_by_prior_(
+    weights: Sequence[Tensor],
+    second_moments: Sequence[Tensor],
+    *,
+    scales: Sequence[float],
+    corrections: Sequence[float | Tensor],
+    eps: Sequence[float],
+    slab_prob: float,
+    spike_var: float,
+    slab_var: float,
+) -> None:
+    """w ← w · (1 - min(1, scale · [g/σ0² + (1-g)/σ1²] / (√v̂ + ε))),  v̂ = v / correction, in place.
+
+    The prior decoupled from an adaptive optimizer's moments, as weight decay is in AdamW: `scale` is lr·η/n, and v is
+    the second moment of the loss's gradient alone. `scales`, `corrections` and `eps` are one number a tensor.
+    """
+    per_tensor = zip(weights, second_moments, scales, corrections, eps, strict=True)
+    for weight, second_moment, scale, correction, floor in per_tensor:
+        least = 6e-8 if weight.dtype == torch.float16 else 1e-37  # hardware may flush what is smaller than 1e-37
+        for w, v in chunks(weight, second_moment):
+            pull = prior_stiffness(w, slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var).mul_(scale)
+            # clamp: 0/0 where a weight has had no gradient yet and ε is 0.
+            pull.div_(v.to(pull.dtype).div(correction).sqrt_().add_(floor).clamp_(min=torch.finfo(pull.dtype).tiny))
+            size = w.abs().to(pull.dtype)
+            shrunk = pull.clamp_(max=1).neg_().add_(1).mul_(size)
+            # A weight that is not zero stays so, however small: only pruning makes zeros, and so their count is exact.
+            w.copy_(torch.maximum(shrunk, size.clamp_(max=least)).copysign_(w))
 
 
 def half_width(*, slab_prob: float, spike_var: float, slab_var: float) -> float:

@@ -15,6 +15,17 @@ def prior_warm_up(t: int, *, start: int) -> float:
     return t / start if t < start else 1.0
 
 
+def linear(t: int, *, start: int, end: int, initial: float, final: float) -> float:
+    """`initial` up to `start`, `final` from `end` on, and along a line between."""
+    share = min(1.0, max(0.0, (t - start) / (end - start)))
+    return final + (initial - final) * (1 - share)
+
+
+def cooling(t: int, *, end: int) -> float:
+    """τ(t)/τ(0), the temperature's: 1 up to `end`, then 1/(t - end)   (the paper's appendix on annealing)."""
+    return 1.0 if t <= end else 1 / (t - end)
+
+
 def is_event(t: int, *, start: int, end: int, every: int, last: int) -> bool:
     """Is a pruning event due after step t?
 

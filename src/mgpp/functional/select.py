@@ -93,23 +93,33 @@ def zero_smallest_(
 
     `score(weight, *inputs)` is elementwise; `inputs[i]` are the tensors it needs beside `weights[i]`.
     """
-    beside = inputs if inputs is not None else [()] * len(weights)
-    pairs = list(zip(weights, beside, strict=True))
-    dtype = common_dtype([score(w.new_empty(0), *(t.new_empty(0) for t in more)) for w, more in pairs])
+    dtype = _score_dtype(weights, score, inputs)
 
     def walk() -> Iterable[Tensor]:
-        for weight, more in pairs:
-            for piece in chunks(weight, *more):
+        for weight, beside in _pairs(weights, inputs):
+            for piece in chunks(weight, *beside):
                 yield score(*piece)
 
     cut = find_cut(walk, k, dtype=dtype, reduce_=reduce_)
-    ties = cut.ties
-    for weight, more in pairs:
-        for piece in chunks(weight, *more):
-            value = score(*piece).to(dtype)
-            drop, ties = below_cut(value, cut, ties)
-            piece[0].masked_fill_(drop, 0)
+    zero_below_(weights, cut, score=score, inputs=inputs)
     return cut
+
+
+def zero_below_(
+    weights: Sequence[Tensor],
+    cut: Cut,
+    *,
+    score: Score = magnitude,
+    inputs: Sequence[Sequence[Tensor]] | None = None,
+) -> None:
+    """Zero the weights that the cut takes: those that score under it, and the first of those that equal it."""
+    # Against a bfloat16 tensor torch would round the cut to bfloat16 first.
+    dtype = _score_dtype(weights, score, inputs)
+    ties = cut.ties
+    for weight, beside in _pairs(weights, inputs):
+        for piece in chunks(weight, *beside):
+            drop, ties = below_cut(score(*piece).to(dtype), cut, ties)
+            piece[0].masked_fill_(drop, 0)
 
 
 def below_cut(score: Tensor, cut: Cut, ties: int) -> tuple[Tensor, int]:
@@ -124,11 +134,19 @@ def below_cut(score: Tensor, cut: Cut, ties: int) -> tuple[Tensor, int]:
     return drop | equal, ties - min(found, ties)
 
 
-def common_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
-    """The dtype in which all of them compare exactly (float32 for a mix of the two half precisions)."""
-    dtype = tensors[0].dtype
-    for tensor in tensors[1:]:
-        dtype = torch.promote_types(dtype, tensor.dtype)
+def _pairs(
+    weights: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]] | None
+) -> Iterable[tuple[Tensor, Sequence[Tensor]]]:
+    return zip(weights, inputs if inputs is not None else [()] * len(weights), strict=True)
+
+
+def _score_dtype(weights: Sequence[Tensor], score: Score, inputs: Sequence[Sequence[Tensor]] | None) -> torch.dtype:
+    """The dtype in which all scores compare exactly (float32 for a mix of the two half precisions)."""
+    dtype = None
+    for weight, beside in _pairs(weights, inputs):
+        empty = score(weight.new_empty(0), *(tensor.new_empty(0) for tensor in beside))
+        dtype = empty.dtype if dtype is None else torch.promote_types(dtype, empty.dtype)
+    assert dtype is not None, "no weights to select from"
     return dtype
 
 

@@ -1,0 +1,78 @@
+"""AdamW with the mixture prior inside: the readable twin of the fused step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mgpp.functional.chunks import chunks
+from mgpp.functional.prior import add_prior_gradient_, shrink_by_prior_
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam:
+    """One step's numbers. `step` counts from 1."""
+
+    lr: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    step: int
+
+    @property
+    def correction1(self) -> float:
+        return 1 - self.beta1**self.step
+
+    @property
+    def correction2(self) -> float:
+        return 1 - self.beta2**self.step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pull:
+    """The prior's part in a step: coupled, `scale` · (-∇ log π) joins the gradient; decoupled, it shrinks after it."""
+
+    scale: float
+    slab_prob: float
+    spike_var: float
+    slab_var: float
+    decoupled: bool = False
+
+    @property
+    def shape(self) -> dict[str, float]:
+        return {"slab_prob": self.slab_prob, "spike_var": self.spike_var, "slab_var": self.slab_var}
+
+
+def adamw_(
+    weights: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    targets: Sequence[bool],
+    adam: Adam,
+    pull: Pull | None = None,
+) -> None:
+    """One AdamW step on all tensors, in place, with the prior on those that are `targets`. Gradients are not changed
+    where the prior is decoupled, and hold the prior's part afterwards where it is coupled."""
+    pulled = [i for i, target in enumerate(targets) if target] if pull is not None else []
+    mine = [weights[i] for i in pulled]
+    if pull is not None and not pull.decoupled:
+        add_prior_gradient_(mine, [grads[i] for i in pulled], scale=pull.scale, **pull.shape)
+    for tensors in zip(weights, grads, means, squares, strict=True):
+        for weight, grad, mean, square in chunks(*tensors):
+            mean.lerp_(grad.to(mean.dtype), 1 - adam.beta1)
+            square.mul_(adam.beta2).addcmul_(grad, grad, value=1 - adam.beta2)
+            spread = square.float().div(adam.correction2).sqrt_().add_(adam.eps)
+            update = mean.float().div(spread).mul_(adam.lr / adam.correction1)
+            weight.copy_(weight.float().mul(1 - adam.lr * adam.weight_decay).sub_(update))
+    if pull is not None and pull.decoupled:
+        count = len(pulled)
+        shrink_by_prior_(
+            mine,
+            [squares[i] for i in pulled],
+            scales=[adam.lr * pull.scale] * count,
+            corrections=[adam.correction2] * count,
+            eps=[adam.eps] * count,
+            **pull.shape,
+        )

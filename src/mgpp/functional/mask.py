@@ -1,0 +1,40 @@
+"""Masks over many tensors: which entries of lowest score leave them, and how they are laid over a tensor."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mgpp.functional.chunks import chunks
+from mgpp.functional.select import Score, zero_smallest_
+
+
+def mask_smallest_(masks: Sequence[Tensor], k: int, *, score: Score, inputs: Sequence[Sequence[Tensor]]) -> Tensor:
+    """The k entries of smallest score, over all masks together, become False, ties by position; the others True.
+
+    `score(mask, *inputs)` is elementwise. Returns the smallest score that stays, on the masks' device.
+    """
+    if masks[0].is_cuda:
+        return by_sorting_(masks, k, score=score, inputs=inputs)
+    for mask in masks:
+        mask.fill_(True)
+    return torch.tensor(zero_smallest_(masks, k, score=score, inputs=inputs).value, dtype=torch.float64)
+
+
+def by_sorting_(masks: Sequence[Tensor], k: int, *, score: Score, inputs: Sequence[Sequence[Tensor]]) -> Tensor:
+    """The same for a GPU: searching digit by digit waits for the device at every tensor and digit. 170 ms for the 72
+    matrices of BERT-base on an H200, against 13 ms when each is sorted and 4 ms when all are, for 28 bytes a weight."""
+    scores = [score(mask, *more).flatten() for mask, more in zip(masks, inputs, strict=True)]
+    ranked, order = torch.cat(scores).sort(stable=True)
+    stays = torch.ones_like(order, dtype=torch.bool)
+    stays[order[:k]] = False
+    for mask, part in zip(masks, stays.split([mask.numel() for mask in masks]), strict=True):
+        mask.copy_(part.view(mask.shape))
+    return ranked[k].double()
+
+
+def mask_(tensor: Tensor, keep: Tensor, *, source: Tensor | None = None) -> None:
+    """tensor ← source ⊙ keep, in place; `source` is the tensor itself unless another is given."""
+    zero = tensor.new_zeros(())
+    for piece, kept, values in chunks(tensor, keep, tensor if source is None else source):
+        torch.where(kept, values, zero, out=piece)

@@ -1,0 +1,196 @@
+"""Fast twins of `functional/`: same names, same results. Each call takes the fastest way there is for its tensors.
+
+`scratch` is a dict that the caller keeps: tables, windows and predictions from call to call. Losing it costs time,
+never exactness.
+"""
+
+import functools
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from mgpp.functional import adamw as plain_adamw
+from mgpp.functional import prior as plain_prior
+from mgpp.functional import score as plain_score
+from mgpp.functional import select as plain_select
+from mgpp.functional.adamw import Adam, Pull
+from mgpp.functional.score import magnitude
+from mgpp.functional.select import Cut
+from mgpp.kernels import cpu
+from mgpp.kernels.arriving import Arriving, is_capturing
+from mgpp.kernels.plan import Count, Plan
+
+__all__ = [
+    "Arriving",
+    "Count",
+    "Plan",
+    "Promise",
+    "Scratch",
+    "adamw_",
+    "add_prior_gradient_",
+    "count_ahead",
+    "fused",
+    "is_capturing",
+    "observe_sensitivity_",
+    "zero_smallest_",
+]
+
+Scratch = dict[str, Any]
+
+
+class Promise(Protocol):
+    """An event's numbers on their way from the device."""
+
+    def ready(self) -> bool: ...
+
+    def cut(self) -> Cut: ...
+
+    def zeros(self) -> list[int]: ...
+
+
+def fused(*lists: Sequence[Tensor]) -> bool:
+    """Can these tensors be taken in one launch? They lie on a GPU, Triton is there, and they are plain enough."""
+    if not lists[0] or not lists[0][0].is_cuda or not _has_triton():
+        return False
+    from mgpp.kernels.dtypes import supports
+
+    return supports(*lists)
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def add_prior_gradient_(
+    weights: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    *,
+    scale: float | Tensor,
+    slab_prob: float,
+    spike_var: float,
+    slab_var: float,
+    scratch: Scratch,
+) -> None:
+    """See mgpp.functional.prior.add_prior_gradient_."""
+    shape = {"slab_prob": slab_prob, "spike_var": spike_var, "slab_var": slab_var}
+    if fused(weights, grads):
+        from mgpp.kernels import prior
+
+        prior.add_prior_gradient_(weights, grads, scale=scale, scratch=scratch, **shape)
+    elif cpu.supports(weights, grads):
+        cpu.add_prior_gradient_(weights, grads, scale=float(scale), **shape)
+    else:
+        plain_prior.add_prior_gradient_(weights, grads, scale=scale, **shape)
+
+
+def observe_sensitivity_(
+    weights: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    windows: Sequence[Tensor],
+    smoothed: Sequence[Tensor],
+    uncertainties: Sequence[Tensor] | None = None,
+    *,
+    t: int,
+    every: int,
+    beta1: float,
+    beta2: float = 0.0,
+    scratch: Scratch,
+) -> None:
+    """See mgpp.functional.score.observe_sensitivity_."""
+    numbers: dict[str, Any] = {"t": t, "every": every, "beta1": beta1, "beta2": beta2}
+    if fused(weights, grads, windows, smoothed, uncertainties or smoothed):
+        from mgpp.kernels import score
+
+        score.observe_sensitivity_(weights, grads, windows, smoothed, uncertainties, scratch=scratch, **numbers)
+    else:
+        plain_score.observe_sensitivity_(weights, grads, windows, smoothed, uncertainties, **numbers)
+
+
+def count_ahead(k: int, kernel: str | None, scratch: Scratch) -> Count | None:
+    """A count that the optimizer can take along: possible where the last event aimed at the same k, and so left a
+    window in which the next cut will be found."""
+    known = scratch.get("selection")
+    if known is None or known[1].aimed_at != k or kernel not in ("magnitude", "curvature"):
+        return None
+    return Count(selection=known[1], score=kernel)
+
+
+def adamw_(
+    weights: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    targets: Sequence[bool],
+    adam: Adam,
+    pull: Pull | None = None,
+    *,
+    count: Count | None = None,
+    scratch: Scratch,
+) -> None:
+    """See mgpp.functional.adamw.adamw_."""
+    if not fused(weights, grads, means, squares):
+        plain_adamw.adamw_(weights, grads, means, squares, targets, adam, pull)
+        return
+    from mgpp.kernels import adamw
+
+    more = {} if count is None else {"selection": count.selection, "score": count.score}
+    adamw.adamw_(weights, grads, means, squares, targets, adam, pull, scratch=scratch, **more)
+    if count is not None:
+        count.done += sum(targets)
+
+
+def zero_smallest_(
+    weights: Sequence[Tensor],
+    k: int,
+    *,
+    score: Callable[..., Tensor] = magnitude,
+    inputs: Sequence[Sequence[Tensor]] | None = None,
+    kernel: str | None = "magnitude",
+    count: Count | None = None,
+    scratch: Scratch,
+) -> Cut | Promise | None:
+    """See mgpp.functional.select.zero_smallest_. On a GPU the numbers are promised: nobody waits for them.
+
+    `kernel` names the fused form of `score`: "magnitude" of the weight, "curvature" of weight and second moment (with
+    its bias correction third), the "product" of two inputs, or the one "input" itself. None: it has no fused form.
+    """
+    first, second, factors = _roles(weights, inputs, kernel)
+    if first is not None and second is not None and fused(weights, first, second):
+        from mgpp.kernels import select
+
+        selection = select.selection_for(weights, first, second, scratch)
+        counted = count is not None and count.done == len(weights)
+        if count is not None and not counted:  # some weight had no gradient: the count is not of all
+            selection.forget_count()
+        return select.zero_smallest_(
+            selection, weights, k, score=str(kernel), first=first, second=second, factors=factors, counted=counted
+        )
+    if kernel == "magnitude" and cpu.supports(weights):
+        return cpu.zero_smallest_(weights, k, scratch=scratch)
+    return plain_select.zero_smallest_(weights, k, score=score, inputs=inputs)
+
+
+def _roles(
+    weights: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]] | None, kernel: str | None
+) -> tuple[Sequence[Tensor] | None, Sequence[Tensor] | None, Tensor | None]:
+    """What the kernels call first, second and factors."""
+    if kernel == "magnitude":
+        return weights, weights, None
+    if kernel is None or inputs is None or not weights or not weights[0].is_cuda:
+        return None, None, None
+    columns = [list(column) for column in zip(*inputs, strict=True)]
+    if kernel == "input":
+        return columns[0], columns[0], None
+    if kernel == "product":
+        return columns[0], columns[1], None
+    if any(moment.shape != weight.shape for moment, weight in zip(columns[0], weights, strict=True)):
+        return None, None, None  # a weight that has never had a gradient has one number for all its moments
+    corrections = torch.stack([correction.float() for correction in columns[1]])
+    corrections = (
+        corrections if corrections.is_cuda else corrections.pin_memory().to(weights[0].device, non_blocking=True)
+    )
+    return weights, columns[0], corrections

@@ -1,0 +1,149 @@
+"""AdamW, the prior and an event's count in one pass over the tensors. Twin: mgpp.functional.adamw.adamw_."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mgpp.functional.adamw import Adam, Pull
+from mgpp.functional.prior import log_odds
+from mgpp.kernels.dtypes import TRITON, by_dtype
+from mgpp.kernels.prior import spike_and_slab
+from mgpp.kernels.select import WINDOW, Selection
+from mgpp.kernels.select_kernels import (
+    count_block,
+    key_of,
+    nothing_counted,
+    nothing_packed,
+    read,
+    record_count,
+    unpack,
+)
+from mgpp.kernels.table import BLOCK, address, find_tensor, span_of, table_for
+
+
+@triton.jit
+def _step(
+    weights, grads, means, squares, at, size, is_target, low, window,
+    lr, beta1, beta2, eps, decay, correction1, correction2, scale, c1, c2, inv_spike, inv_slab,
+    PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
+    LEAST: tl.constexpr, WEIGHT: tl.constexpr, SQUARE: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    w, g = read(weights, at, size, MASKED), read(grads, at, size, MASKED)
+    m, v = read(means, at, size, MASKED), read(squares, at, size, MASKED)
+    if PRIOR == "coupled":
+        pull = w * spike_and_slab(w, c1, c2, inv_spike, inv_slab)
+        g += tl.where(is_target, scale * pull, 0.0)
+    m += (g - m) * (1 - beta1)
+    v = beta2 * v + (1 - beta2) * g * g
+    deviation = tl.sqrt_rn(tl.div_rn(v, correction2))
+    spread = deviation + eps
+    w = w * (1 - lr * decay) - (lr / correction1) * m / spread
+    if PRIOR == "decoupled":
+        share = lr * scale * spike_and_slab(w, c1, c2, inv_spike, inv_slab) / spread
+        shrunk = tl.abs(w) * (1 - tl.minimum(share, 1.0))
+        # A weight that is not zero stays so: only pruning makes zeros.
+        shrunk = tl.maximum(shrunk, tl.minimum(tl.abs(w), LEAST))
+        w = tl.where(is_target, tl.where(w < 0, -shrunk, shrunk), w)
+    if MASKED:
+        tl.store(weights + at, w, mask=at < size)
+        tl.store(means + at, m, mask=at < size)
+        tl.store(squares + at, v, mask=at < size)
+    else:
+        tl.store(weights + at, w)
+        tl.store(means + at, m)
+        tl.store(squares + at, v)
+    counted = nothing_packed(NARROW, BLOCK)
+    if SCORE != "none":  # noqa: SIM102 (one is known when the kernel is compiled, the other when it runs)
+        if is_target:
+            score = w.to(WEIGHT).to(tl.float32)  # as the mask will read it
+            if SCORE == "curvature":
+                score = tl.sqrt_rn(tl.div_rn(v.to(SQUARE).to(tl.float32), correction2)) * tl.abs(score)
+            key = key_of(score, SHIFT)
+            counted += count_block(key, at, size, low, window, WINDOW, NARROW, MASKED)
+    return counted
+
+
+@triton.jit(do_not_specialize=["lr", "correction1", "correction2", "scale"])
+def _adamw_kernel(
+    weight_table, grad_table, mean_table, square_table, sizes, first_chunk, tensors, chunks, is_target_table,
+    state, low_at, window,
+    lr, beta1, beta2, eps, decay, correction1, correction2, scale, c1, c2, inv_spike, inv_slab,
+    WEIGHT: tl.constexpr, GRAD: tl.constexpr, MEAN: tl.constexpr, SQUARE: tl.constexpr,
+    PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
+    LEAST: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    counted = nothing_counted(NARROW)
+    low = tl.load(low_at).to(tl.int32)
+    for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
+        tensor = find_tensor(first_chunk, tensors, chunk)
+        weights, grads = address(weight_table, tensor, WEIGHT), address(grad_table, tensor, GRAD)
+        means, squares = address(mean_table, tensor, MEAN), address(square_table, tensor, SQUARE)
+        size, is_target = tl.load(sizes + tensor), tl.load(is_target_table + tensor) != 0
+        start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
+        for span in range(0, CHUNK, SPAN):
+            packed = nothing_packed(NARROW, BLOCK)
+            for offset in range(span, span + SPAN, BLOCK):
+                at = start + offset + tl.arange(0, BLOCK)
+                if start + offset + BLOCK <= size:
+                    packed += _step(
+                        weights, grads, means, squares, at, size, is_target, low, window,
+                        lr, beta1, beta2, eps, decay, correction1, correction2, scale, c1, c2, inv_spike, inv_slab,
+                        PRIOR, SCORE, SHIFT, WINDOW, NARROW, LEAST, WEIGHT, SQUARE, BLOCK, False,
+                    )  # fmt: skip
+                elif start + offset < size:
+                    packed += _step(
+                        weights, grads, means, squares, at, size, is_target, low, window,
+                        lr, beta1, beta2, eps, decay, correction1, correction2, scale, c1, c2, inv_spike, inv_slab,
+                        PRIOR, SCORE, SHIFT, WINDOW, NARROW, LEAST, WEIGHT, SQUARE, BLOCK, True,
+                    )  # fmt: skip
+            if NARROW:
+                counted += unpack(packed)
+            else:
+                counted += packed
+    if SCORE != "none":
+        record_count(counted, state, window, NARROW)
+
+
+def adamw_(
+    weights: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    targets: Sequence[bool],
+    adam: Adam,
+    pull: Pull | None = None,
+    *,
+    scratch: dict[str, Any],
+    selection: Selection | None = None,
+    score: str = "none",
+) -> None:
+    """One launch for each combination of dtypes. With a `selection`, the targets' new scores are counted into its
+    window on the way, so that the event that follows need not read them once more. Gradients are left as they are."""
+    c1, c2 = (0.0, 0.0) if pull is None else log_odds(**pull.shape)
+    for dtypes, indices in by_dtype(weights, grads, means, squares).items():
+        lists = [[tensors[i] for i in indices] for tensors in (weights, grads, means, squares)]
+        table = table_for(f"adamw {dtypes}", lists[0], scratch)
+        flags = scratch.setdefault(f"adamw targets {dtypes}", {})
+        wanted = tuple(bool(targets[i]) for i in indices)
+        if wanted not in flags:
+            flags[wanted] = torch.tensor(wanted, dtype=torch.int32, device=table.device)
+        counting = selection is not None
+        counters = (selection.state, selection.low, selection.window) if selection is not None else (table.sizes,) * 3
+        _adamw_kernel[(table.programs(),)](
+            *(table.addresses(role, tensors) for role, tensors in zip("wgms", lists, strict=True)),
+            table.sizes, table.first_chunk, len(indices), table.chunks, flags[wanted], *counters,
+            adam.lr, adam.beta1, adam.beta2, adam.eps, adam.weight_decay, adam.correction1, adam.correction2,
+            0.0 if pull is None else pull.scale, c1, c2,
+            0.0 if pull is None else 1 / pull.spike_var, 0.0 if pull is None else 1 / pull.slab_var,
+            WEIGHT=TRITON[dtypes[0]], GRAD=TRITON[dtypes[1]], MEAN=TRITON[dtypes[2]], SQUARE=TRITON[dtypes[3]],
+            PRIOR="none" if pull is None else "decoupled" if pull.decoupled else "coupled",
+            SCORE=score if counting else "none",
+            SHIFT=selection.shift if selection is not None else 0, WINDOW=WINDOW,
+            NARROW=selection is not None and selection.narrow,
+            LEAST=6e-8 if dtypes[0] == torch.float16 else 1e-37,
+            CHUNK=table.chunk, SPAN=span_of(table), BLOCK=BLOCK, num_warps=4,
+        )  # fmt: skip

@@ -1,0 +1,29 @@
+"""What a pruner asks of an optimizer that can take its work along."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from mgpp.functional.adamw import Pull
+
+
+@dataclass
+class Count:
+    """A request to count the targets' new scores in the optimizer's pass, for the event that follows it."""
+
+    selection: Any
+    score: str
+    done: int = 0  # how many tensors have been counted
+
+
+@dataclass
+class Plan:
+    """The next step's extra work: the prior's pull on `targets`, and a count of their scores."""
+
+    targets: set[Tensor] = field(default_factory=set)
+    pull: Pull | None = None
+    count: Count | None = None
+
+    def clear(self) -> None:
+        self.pull, self.count = None, None

@@ -1,0 +1,108 @@
+"""The prior's gradient over all weights in one launch. Twin: mgpp.functional.prior.add_prior_gradient_."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mgpp.functional.prior import log_odds
+from mgpp.kernels.dtypes import TRITON, by_dtype
+from mgpp.kernels.table import BLOCK, address, find_tensor, table_for
+
+
+@triton.jit
+def spike_and_slab(weight, c1, c2, inv_spike, inv_slab):
+    """g/σ0² + (1-g)/σ1²: what a weight is multiplied by to give the gradient of -log prior."""
+    in_spike = 1.0 / (1.0 + tl.exp(c2 * weight * weight + c1))
+    return in_spike * (inv_spike - inv_slab) + inv_slab
+
+
+@triton.jit
+def _add(weights, grads, offset, size, scale, c1, c2, inv_spike, inv_slab, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    at = offset + tl.arange(0, BLOCK)
+    # A mask of unknown alignment makes every load scalar, so only a tensor's last block has one.
+    if MASKED:
+        inside = at < size
+        w = tl.load(weights + at, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(grads + at, mask=inside, other=0.0).to(tl.float32)
+    else:
+        w = tl.load(weights + at).to(tl.float32)
+        g = tl.load(grads + at).to(tl.float32)
+    g += scale * (w * spike_and_slab(w, c1, c2, inv_spike, inv_slab))
+    if MASKED:
+        tl.store(grads + at, g, mask=at < size)
+    else:
+        tl.store(grads + at, g)
+
+
+@triton.jit
+def _add_prior_gradient_kernel(
+    weight_table,
+    grad_table,
+    sizes,
+    first_chunk,
+    tensors,
+    chunks,
+    scale_at,
+    scale,
+    c1,
+    c2,
+    inv_spike,
+    inv_slab,
+    HAS_SCALE: tl.constexpr,
+    WEIGHT: tl.constexpr,
+    GRAD: tl.constexpr,
+    CHUNK: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    if HAS_SCALE:
+        scale *= tl.load(scale_at).to(tl.float32)
+    for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
+        tensor = find_tensor(first_chunk, tensors, chunk)
+        weights, grads = address(weight_table, tensor, WEIGHT), address(grad_table, tensor, GRAD)
+        size = tl.load(sizes + tensor)
+        start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
+        for offset in range(0, CHUNK, BLOCK):
+            if start + offset + BLOCK <= size:
+                _add(weights, grads, start + offset, size, scale, c1, c2, inv_spike, inv_slab, False, BLOCK)
+            elif start + offset < size:
+                _add(weights, grads, start + offset, size, scale, c1, c2, inv_spike, inv_slab, True, BLOCK)
+
+
+def add_prior_gradient_(
+    weights: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    *,
+    scale: float | Tensor,
+    slab_prob: float,
+    spike_var: float,
+    slab_var: float,
+    scratch: dict[str, Any],
+) -> None:
+    """grad += scale · (-∇ log π(w)) for every pair, in place, one launch for each pair of dtypes."""
+    c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
+    for dtypes, indices in by_dtype(weights, grads).items():
+        mine, theirs = [weights[i] for i in indices], [grads[i] for i in indices]
+        table = table_for(f"prior {dtypes}", mine, scratch)
+        _add_prior_gradient_kernel[(table.programs(),)](
+            table.addresses("weights", mine),
+            table.addresses("grads", theirs),
+            table.sizes,
+            table.first_chunk,
+            len(mine),
+            table.chunks,
+            scale if isinstance(scale, Tensor) else table.sizes,  # not read without HAS_SCALE
+            1.0 if isinstance(scale, Tensor) else scale,
+            c1,
+            c2,
+            1 / spike_var,
+            1 / slab_var,
+            HAS_SCALE=isinstance(scale, Tensor),
+            WEIGHT=TRITON[dtypes[0]],
+            GRAD=TRITON[dtypes[1]],
+            CHUNK=table.chunk,
+            BLOCK=BLOCK,
+            num_warps=4,
+        )

@@ -1,0 +1,324 @@
+"""The launches that selection is made of; `mgpp.kernels.select` says how they fit together.
+
+Keys: the bits of a non-negative float32 score without its lowest `SHIFT` bits, which order like the score.
+Roles: `weights` are masked; `first` and `second` are what the score is computed from.
+"""
+
+import triton
+import triton.language as tl
+
+from mgpp.kernels.table import address, find_tensor
+
+# Slots of a state: was the cut inside the window; how many keys below the window; the cut's key, how many keys below
+# it, how many equal to it go, how many are equal; and the radix select's leading digits and the rank left to find.
+HIT, BELOW, CUT, CUT_BELOW, TIES, EQUAL, PREFIX, RANK = range(8)
+SLOTS = 8
+DIGITS = 256
+
+_HIT, _BELOW, _CUT, _CUT_BELOW = tl.constexpr(HIT), tl.constexpr(BELOW), tl.constexpr(CUT), tl.constexpr(CUT_BELOW)
+_TIES, _EQUAL, _PREFIX, _RANK = tl.constexpr(TIES), tl.constexpr(EQUAL), tl.constexpr(PREFIX), tl.constexpr(RANK)
+_DIGITS = tl.constexpr(DIGITS)
+
+
+@triton.jit
+def read(pointer, at, size, MASKED: tl.constexpr):
+    # A mask of unknown alignment makes every load scalar, so only a tensor's last block has one.
+    if MASKED:
+        value = tl.load(pointer + at, mask=at < size, other=0.0)
+    else:
+        value = tl.load(pointer + at)
+    return value.to(tl.float32)
+
+
+@triton.jit
+def score_of(first, second, at, size, factor, SCORE: tl.constexpr, MASKED: tl.constexpr):
+    """|w| from the weights, |w|·√(v/factor) from weights and second moments, a·b, or a itself."""
+    score = read(first, at, size, MASKED)
+    if SCORE == "curvature":
+        score = tl.sqrt_rn(tl.div_rn(read(second, at, size, MASKED), factor)) * tl.abs(score)
+    if SCORE == "product":
+        score = score * read(second, at, size, MASKED)
+    return score
+
+
+@triton.jit
+def key_of(score, SHIFT: tl.constexpr):
+    return (score.to(tl.int32, bitcast=True) & 0x7FFFFFFF) >> SHIFT
+
+
+@triton.jit
+def count_keys(key, inside, low, window, WINDOW: tl.constexpr, MASKED: tl.constexpr):
+    """How many keys lie below the window; those inside are counted where they belong."""
+    under = key < low
+    within = (key >= low) & (key - low < WINDOW)
+    if MASKED:
+        under &= inside
+        within &= inside
+    tl.atomic_add(window + (key - low), tl.full(key.shape, 1, tl.int64), mask=within, sem="relaxed")
+    return tl.sum(under.to(tl.int32))
+
+
+@triton.jit
+def pack_places(key, inside, low):
+    """Eight counters of eight bits in one number: below the window, each of its six keys, above. One of them is 1."""
+    place = tl.minimum(tl.maximum(key - low + 1, 0), 7)
+    return tl.where(inside, tl.full(key.shape, 1, tl.int64) << (8 * place).to(tl.int64), 0)
+
+
+@triton.jit
+def unpack(packed):
+    """The eight counters' sums over all lanes. Each lane may have counted 255 at most."""
+    place = tl.arange(0, 8)
+    total = tl.zeros((8,), tl.int64)
+    for index in tl.static_range(8):
+        total += tl.where(place == index, tl.sum((packed >> (8 * index)) & 255), 0)
+    return total
+
+
+@triton.jit
+def record_count(counted, state, window, NARROW: tl.constexpr):
+    """Add one program's count to all programs'."""
+    if NARROW:
+        place = tl.arange(0, 8)
+        tl.atomic_add(window + (place - 1), counted, mask=(place > 0) & (place < 7), sem="relaxed")
+        tl.atomic_add(state + _BELOW, tl.sum(tl.where(place == 0, counted, 0)), sem="relaxed")
+    else:
+        tl.atomic_add(state + _BELOW, counted.to(tl.int64), sem="relaxed")
+
+
+@triton.jit
+def nothing_counted(NARROW: tl.constexpr):
+    if NARROW:
+        counted = tl.zeros((8,), tl.int64)
+    else:
+        counted = tl.zeros((), tl.int64)
+    return counted
+
+
+@triton.jit
+def nothing_packed(NARROW: tl.constexpr, BLOCK: tl.constexpr):
+    if NARROW:
+        packed = tl.zeros((BLOCK,), tl.int64)
+    else:
+        packed = tl.zeros((), tl.int64)
+    return packed
+
+
+@triton.jit
+def count_block(
+    key, at, size, low, window, WINDOW: tl.constexpr, NARROW: tl.constexpr, MASKED: tl.constexpr
+):  # fmt: skip
+    """Packed counters where the window is narrow, else the number of keys below it."""
+    if NARROW:
+        counted = pack_places(key, at < size, low)
+    else:
+        counted = count_keys(key, at < size, low, window, WINDOW, MASKED).to(tl.int64)
+    return counted
+
+
+@triton.jit
+def count_kernel(
+    first_table, second_table, factors, sizes, first_chunk, tensors, chunks, state, low_at, window,
+    FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
+    WINDOW: tl.constexpr, NARROW: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    low = tl.load(low_at).to(tl.int32)
+    counted = nothing_counted(NARROW)
+    for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
+        tensor = find_tensor(first_chunk, tensors, chunk)
+        first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
+        size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
+        start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
+        for span in range(0, CHUNK, SPAN):
+            packed = nothing_packed(NARROW, BLOCK)
+            for offset in range(span, span + SPAN, BLOCK):
+                at = start + offset + tl.arange(0, BLOCK)
+                if start + offset + BLOCK <= size:
+                    key = key_of(score_of(first, second, at, size, factor, SCORE, False), SHIFT)
+                    packed += count_block(key, at, size, low, window, WINDOW, NARROW, False)
+                elif start + offset < size:
+                    key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
+                    packed += count_block(key, at, size, low, window, WINDOW, NARROW, True)
+            if NARROW:
+                counted += unpack(packed)
+            else:
+                counted += packed
+    record_count(counted, state, window, NARROW)
+
+
+@triton.jit
+def resolve_kernel(state, low_at, window, target, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """One program: the first key of the window at which more than k keys lie at or below; k is `target`."""
+    k = tl.load(target)
+    below = tl.load(state + _BELOW)
+    found = 0
+    if below <= k:
+        for offset in range(0, WIDTH, BLOCK):
+            place = offset + tl.arange(0, BLOCK)
+            counts = tl.load(window + place, mask=place < WIDTH, other=0)
+            inside = tl.sum(counts)
+            if (found == 0) & (below + inside > k):
+                before = tl.cumsum(counts, 0) - counts
+                here = (below + before <= k) & (below + before + counts > k)
+                started = tl.sum(tl.where(here, below + before, 0))
+                tl.store(state + _CUT, tl.load(low_at) + tl.sum(tl.where(here, place, 0)))
+                tl.store(state + _CUT_BELOW, started)
+                tl.store(state + _TIES, k - started)
+                tl.store(state + _EQUAL, tl.sum(tl.where(here, counts, 0)))
+                tl.store(state + _HIT, 1)
+                found = 1
+            below += inside
+
+
+@triton.jit
+def digit_kernel(
+    first_table, second_table, factors, sizes, first_chunk, tensors, chunks, state, digits, offset_of_digit,
+    FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
+    TOP: tl.constexpr, SAMPLE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A histogram of the next eight bits of the keys whose leading bits are found; of a sample, or of all."""
+    if tl.load(state + _HIT) == 0:
+        prefix = tl.load(state + _PREFIX).to(tl.int32)
+        counted = tl.zeros((_DIGITS,), tl.int32)
+        for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
+            tensor = find_tensor(first_chunk, tensors, chunk)
+            first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
+            size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
+            start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
+            for offset in range(0, SAMPLE if SAMPLE > 0 else CHUNK, BLOCK):
+                if start + offset < size:
+                    at = start + offset + tl.arange(0, BLOCK)
+                    key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
+                    matching = at < size
+                    if not TOP:
+                        matching &= (key >> (offset_of_digit + 8)) == prefix
+                    counted += tl.histogram((key >> offset_of_digit) & (_DIGITS - 1), _DIGITS, mask=matching)
+        tl.atomic_add(digits + tl.arange(0, _DIGITS), counted.to(tl.int64), sem="relaxed")
+
+
+@triton.jit
+def resolve_digit_kernel(state, low_at, digits, target, TOP: tl.constexpr, LAST: tl.constexpr, AIM: tl.constexpr):
+    """One program: step into the digit that holds the cut. `AIM` > 0: at the end, centre a window of that width."""
+    if tl.load(state + _HIT) == 0:
+        k = tl.load(target)
+        if TOP:
+            rank = k
+        else:
+            rank = tl.load(state + _RANK)
+        place = tl.arange(0, _DIGITS)
+        counts = tl.load(digits + place)
+        before = tl.cumsum(counts, 0) - counts
+        here = (before <= rank) & (before + counts > rank)
+        rank -= tl.sum(tl.where(here, before, 0))
+        prefix = tl.load(state + _PREFIX) * _DIGITS + tl.sum(tl.where(here, place, 0))
+        tl.store(state + _PREFIX, prefix)
+        tl.store(state + _RANK, rank)
+        if LAST:
+            if AIM > 0:
+                tl.store(low_at, tl.maximum(prefix - AIM // 2, 1))
+            else:
+                tl.store(state + _CUT, prefix)
+                tl.store(state + _CUT_BELOW, k - rank)
+                tl.store(state + _TIES, rank)
+                tl.store(state + _EQUAL, tl.sum(tl.where(here, counts, 0)))
+
+
+@triton.jit
+def _mask_block(
+    weights, first, second, at, size, factor, cut, all_ties,
+    SCORE: tl.constexpr, SHIFT: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    score = score_of(first, second, at, size, factor, SCORE, MASKED)
+    weight = score if SCORE == "magnitude" else read(weights, at, size, MASKED)
+    key = key_of(score, SHIFT)
+    equal = key == cut
+    kept = tl.where((key < cut) | (equal & all_ties), 0.0, weight)
+    zero = kept == 0
+    if MASKED:
+        inside = at < size
+        tl.store(weights + at, kept, mask=inside)
+        zero &= inside
+        equal &= inside
+    else:
+        tl.store(weights + at, kept)
+    return tl.sum(zero.to(tl.int32)), tl.sum(equal.to(tl.int32))
+
+
+@triton.jit
+def mask_kernel(
+    weight_table, first_table, second_table, factors, sizes, first_chunk, tensors, chunks, number, base,
+    state, zeros, ties_of_chunk,
+    WEIGHT: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
+    CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    cut = tl.load(state + _CUT).to(tl.int32)
+    all_ties = tl.load(state + _TIES) == tl.load(state + _EQUAL)
+    for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
+        tensor = find_tensor(first_chunk, tensors, chunk)
+        weights = address(weight_table, tensor, WEIGHT)
+        first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
+        size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
+        local = chunk - tl.load(first_chunk + tensor)
+        start = local.to(tl.int64) * CHUNK
+        zero, equal = tl.zeros((), tl.int32), tl.zeros((), tl.int32)
+        for offset in range(0, CHUNK, BLOCK):
+            at = start + offset + tl.arange(0, BLOCK)
+            if start + offset + BLOCK <= size:
+                z, e = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, False)
+                zero += z
+                equal += e
+            elif start + offset < size:
+                z, e = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, True)
+                zero += z
+                equal += e
+        tl.atomic_add(zeros + tl.load(number + tensor), zero.to(tl.int64), sem="relaxed")
+        tl.store(ties_of_chunk + tl.load(base + tensor) + local, equal.to(tl.int64))
+
+
+@triton.jit
+def scan_kernel(state, low_at, ties_of_chunk, chunks, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """One program: where the next window lies, and, if ties must be told apart, how many precede each chunk."""
+    # Never from key 0: zeros are many, and a counter that millions of them hit holds up the device for 50 ms.
+    tl.store(low_at, tl.maximum(tl.load(state + _CUT) - WIDTH // 2, 1))
+    ties = tl.load(state + _TIES)
+    if (ties > 0) & (ties < tl.load(state + _EQUAL)):
+        before = tl.zeros((), tl.int64)
+        for offset in range(0, chunks, BLOCK):
+            place = offset + tl.arange(0, BLOCK)
+            counts = tl.load(ties_of_chunk + place, mask=place < chunks, other=0)
+            tl.store(ties_of_chunk + place, before + tl.cumsum(counts, 0) - counts, mask=place < chunks)
+            before += tl.sum(counts)
+
+
+@triton.jit
+def ties_kernel(
+    weight_table, first_table, second_table, factors, sizes, first_chunk, tensors, chunks, number, base,
+    state, zeros, ties_of_chunk,
+    WEIGHT: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
+    CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Zero the first `ties` of the weights whose key is the cut, where not all of them go."""
+    ties = tl.load(state + _TIES)
+    if (ties > 0) & (ties < tl.load(state + _EQUAL)):
+        cut = tl.load(state + _CUT).to(tl.int32)
+        for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
+            tensor = find_tensor(first_chunk, tensors, chunk)
+            local = chunk - tl.load(first_chunk + tensor)
+            left = ties - tl.load(ties_of_chunk + tl.load(base + tensor) + local)
+            if left > 0:
+                weights = address(weight_table, tensor, WEIGHT)
+                first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
+                size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
+                start = local.to(tl.int64) * CHUNK
+                zero = tl.zeros((), tl.int32)
+                for offset in range(0, CHUNK, BLOCK):
+                    if start + offset < size:
+                        at = start + offset + tl.arange(0, BLOCK)
+                        key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
+                        equal = (key == cut) & (at < size)
+                        drop = equal & (tl.cumsum(equal.to(tl.int32), 0) <= left)
+                        weight = read(weights, at, size, True)
+                        tl.store(weights + at, tl.zeros_like(weight), mask=drop)
+                        zero += tl.sum((drop & (weight != 0)).to(tl.int32))
+                        left -= tl.sum(equal.to(tl.int32))
+                tl.atomic_add(zeros + tl.load(number + tensor), zero.to(tl.int64), sem="relaxed")

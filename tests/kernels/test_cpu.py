@@ -1,0 +1,60 @@
+"""The CPU's fast paths do what the readable twins do, at every event."""
+
+import pytest
+import torch
+
+from mgpp.functional import prior as plain_prior
+from mgpp.functional import select as plain
+from mgpp.kernels import cpu
+
+SHAPES = [(3,), (), (0,), (700, 601), (64, 130)]
+PAPER = {"slab_prob": 1e-7, "spike_var": 1e-10, "slab_var": 0.05}
+
+
+def assert_selects_alike(weights, k, scratch) -> bool:
+    """True if the prediction served."""
+    expected = [weight.clone() for weight in weights]
+    cut = plain.zero_smallest_(expected, k)
+    taken = cpu.zero_smallest_(weights, k, scratch=scratch)
+    for actual, wanted in zip(weights, expected, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
+    if isinstance(taken, plain.Cut):
+        assert taken == cut
+        return False
+    assert taken.cut() == cut
+    assert taken.zeros() == [int((weight == 0).sum()) for weight in expected]
+    return True
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.999])
+def test_small_moves_are_served_by_the_prediction_and_large_ones_are_not(share):
+    weights = [torch.randn(shape) * 0.05 for shape in SHAPES]
+    k = int(share * sum(weight.numel() for weight in weights))
+    scratch: dict = {}
+    served = []
+    for step in (0.0, 1e-6, 1e-6, 0.5, 1e-6):
+        for weight in weights:
+            weight.add_(torch.randn(weight.shape) * step)
+        served.append(assert_selects_alike(weights, k, scratch))
+    assert not served[0]
+    assert served[2] or share == 0.0  # the smallest of all moves by more than a band
+    assert not served[3]
+
+
+def test_ties_at_the_predicted_cut_go_by_position():
+    weights = [torch.full((500,), 0.5), torch.linspace(0.1, 0.9, 1001)]
+    scratch: dict = {}
+    for k in (100, 600, 601, 800):
+        for weight in weights:
+            weight.copy_(weight.sign() * weight.abs().clamp(min=0.3))
+        assert_selects_alike(weights, k, scratch)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3])
+def test_the_priors_gradient_is_the_twins(scale):
+    weights, grads = [torch.randn(s) * 1e-4 for s in SHAPES], [torch.randn(s) for s in SHAPES]
+    expected = [grad.clone() for grad in grads]
+    plain_prior.add_prior_gradient_(weights, expected, scale=scale, **PAPER)
+    cpu.add_prior_gradient_(weights, grads, scale=scale, **PAPER)
+    for actual, wanted in zip(grads, expected, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-5)

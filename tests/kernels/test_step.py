@@ -1,0 +1,119 @@
+"""The fused prior and the fused AdamW step do what their readable twins do."""
+
+import pytest
+import torch
+
+from mgpp.functional import adamw as plain_adamw
+from mgpp.functional import prior as plain_prior
+from mgpp.functional import score as plain_score
+from mgpp.functional.adamw import Adam, Pull
+from mgpp.functional.select import zero_smallest_ as plain_zero_smallest_
+from mgpp.kernels import adamw as fast_adamw
+from mgpp.kernels import prior as fast_prior
+from mgpp.kernels import score as fast_score
+from mgpp.kernels import select
+from tests.kernels.test_select import SHAPES, tensors
+
+PAPER = {"slab_prob": 1e-7, "spike_var": 1e-10, "slab_var": 0.05}
+ADAM = Adam(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.01, step=3)
+TARGETS = [True, False, True, True, False]
+PULLS = {
+    "without": None,
+    "coupled": Pull(scale=1e-4, **PAPER),
+    "decoupled": Pull(scale=1e-4, decoupled=True, **PAPER),
+}
+
+
+def close(actual, expected, **tolerance) -> None:
+    for a, e in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, e, **tolerance)
+
+
+@pytest.mark.parametrize("weight_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("grad_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1e-6, 1e-3])
+def test_the_priors_gradient_is_the_twins(weight_dtype, grad_dtype, scale, device):
+    weights, grads = tensors(SHAPES, weight_dtype, device, scale=1e-4), tensors(SHAPES, grad_dtype, device)
+    expected = [grad.clone() for grad in grads]
+    plain_prior.add_prior_gradient_(weights, expected, scale=scale, **PAPER)
+    fast_prior.add_prior_gradient_(weights, grads, scale=scale, scratch={}, **PAPER)
+    # Near the half-width the log-odds are a difference of numbers near 17, so an ulp of either is 2e-6 of g.
+    close(grads, expected, rtol=1e-5 if grads[0].dtype == torch.float32 else 1.6e-2, atol=1e-5)
+
+
+def test_the_priors_scale_may_be_a_tensor(device):
+    weights, grads = tensors(SHAPES, torch.float32, device, scale=1e-4), tensors(SHAPES, torch.float32, device)
+    expected = [grad.clone() for grad in grads]
+    scale = torch.tensor(3e-4, device=device)
+    plain_prior.add_prior_gradient_(weights, expected, scale=scale, **PAPER)
+    fast_prior.add_prior_gradient_(weights, grads, scale=scale, scratch={}, **PAPER)
+    # Near the half-width the log-odds are a difference of numbers near 17, so an ulp of either is 2e-6 of g.
+    close(grads, expected, rtol=1e-5 if grads[0].dtype == torch.float32 else 1.6e-2, atol=1e-5)
+
+
+def step_tensors(dtype, device):
+    moments = tensors(SHAPES, dtype, device, scale=0.01)
+    return (
+        tensors(SHAPES, dtype, device),
+        tensors(SHAPES, dtype, device, scale=0.01),
+        moments,
+        [moment.abs() * 1e-2 for moment in moments],
+    )
+
+
+@pytest.mark.parametrize("pull", PULLS.values(), ids=PULLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_fused_step_is_the_twins(pull, dtype, device):
+    lists = step_tensors(dtype, device)
+    expected = [[tensor.clone() for tensor in tensors_] for tensors_ in lists]
+    plain_adamw.adamw_(*expected, TARGETS, ADAM, pull)
+    fast_adamw.adamw_(*lists, TARGETS, ADAM, pull, scratch={})
+    # Near the half-width an ulp of the log-odds is 2e-6 of g, and v has its square.
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if pull is not None and dtype == torch.float32 else {}
+    for index in (0, 2, 3):
+        close(lists[index], expected[index], **tolerance)
+
+
+def test_the_readable_step_is_torchs_own_adamw(device):
+    weights, grads, _, _ = step_tensors(torch.float32, device)
+    params = [torch.nn.Parameter(weight.clone()) for weight in weights]
+    reference = torch.optim.AdamW(params, lr=1e-3, weight_decay=0.01)
+    means, squares = [torch.zeros_like(w) for w in weights], [torch.zeros_like(w) for w in weights]
+    for step in range(1, 4):
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad * step
+        reference.step()
+        adam = Adam(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.01, step=step)
+        plain_adamw.adamw_(weights, [grad * step for grad in grads], means, squares, TARGETS, adam)
+    close(weights, [param.detach() for param in params])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_event_counted_during_the_step_is_the_event_counted_after_it(dtype, device):
+    lists = step_tensors(dtype, device)
+    mine = [tensor for tensor, target in zip(lists[0], TARGETS, strict=True) if target]
+    k = int(0.7 * sum(tensor.numel() for tensor in mine))
+    selection = select.Selection(mine, mine, mine)
+    select.zero_smallest_(selection, mine, k)
+    for _ in range(2):
+        fast_adamw.adamw_(*lists, TARGETS, ADAM, PULLS["coupled"], scratch={}, selection=selection, score="magnitude")
+        expected = [tensor.clone() for tensor in mine]
+        cut = plain_zero_smallest_(expected, k)
+        outcome = select.zero_smallest_(selection, mine, k, counted=True)
+        for actual, wanted in zip(mine, expected, strict=True):
+            torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
+        assert outcome.cut() == cut
+
+
+@pytest.mark.parametrize("spread", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_sensitivitys_moments_are_the_twins(spread, dtype, device):
+    weights, grads = tensors(SHAPES, dtype, device), tensors(SHAPES, dtype, device)
+    fast = [[torch.zeros_like(w, dtype=torch.float32) for w in weights] for _ in range(2 + spread)]
+    plain = [[moment.clone() for moment in moments] for moments in fast]
+    numbers = {"every": 3, "beta1": 0.85, "beta2": 0.95}
+    for t in range(1, 8):
+        fast_score.observe_sensitivity_(weights, [g * t for g in grads], *fast, t=t, scratch={}, **numbers)
+        plain_score.observe_sensitivity_(weights, [g * t for g in grads], *plain, t=t, **numbers)
+    for actual, expected in zip(fast, plain, strict=True):
+        close(actual, expected)
