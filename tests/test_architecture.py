@@ -10,18 +10,24 @@ SOURCE = Path(__file__).parent.parent / "src" / "mgpp"
 # Each room, and the rooms of this package that it may import beside itself.
 MAY_IMPORT = {
     "functional": set(),
-    "methods": {"functional"},
-    "targets": set(),
+    "kernels": {"functional"},
+    "layers": {"functional"},
+    "methods": {"functional", "kernels", "layers"},
+    "optim": {"functional"},
+    "adamw": {"functional", "kernels"},
+    "targets": {"layers"},
+    "sampler": {"targets"},
     "records": set(),
-    "pruner": {"functional", "methods", "targets"},
-    "trainer": {"methods", "pruner", "records"},
+    "pruner": {"functional", "kernels", "methods", "targets"},
+    "trainer": {"methods", "pruner", "records", "sampler"},
     "tasks": set(),
     "run": {"methods", "targets", "pruner", "trainer", "tasks", "records"},
-    "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run"},
-    "__init__": {"methods", "pruner", "trainer"},
+    "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run", "bench"},
+    "__init__": {"adamw", "layers", "methods", "optim", "pruner", "sampler", "trainer"},
+    "bench": {"adamw", "functional", "kernels", "methods", "pruner"},
     "__main__": {"cli"},
 }
-MAY_SEE_TRANSFORMERS = {"targets", "trainer", "tasks", "run", "cli"}
+MAY_SEE_TRANSFORMERS = {"bench", "layers", "targets", "trainer", "tasks", "run", "cli"}
 
 FILES = sorted(SOURCE.rglob("*.py"))
 

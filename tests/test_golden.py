@@ -17,6 +17,8 @@ METHODS = {
         **ramp, slab_prob=cfg["slab_prob"], spike_var=cfg["spike_var"], slab_var=cfg["slab_var"]
     ),
     "gmp": lambda cfg, ramp: mgpp.GMP(**ramp),
+    "platon": lambda cfg, ramp: mgpp.PLATON(**ramp, beta1=cfg["beta1"], beta2=cfg["beta2"]),
+    "sensitivity": lambda cfg, ramp: mgpp.ITP(**ramp, beta1=cfg["beta1"]),
 }
 OPTIMIZERS = {
     "sgd": lambda params, lr: torch.optim.SGD(params, lr=lr),
@@ -36,7 +38,10 @@ def model_with(weights: dict[str, np.ndarray]) -> tuple[nn.Module, dict[str, nn.
     return model, {name: layer.weight for name, layer in zip(weights, layers, strict=True)}
 
 
-@pytest.mark.parametrize("case", ["mgpp-sgd", "mgpp-adamw", "gmp-adamw"])
+CASES = ["mgpp-sgd", "mgpp-adamw", "gmp-adamw", "platon-sgd", "platon-adamw", "sensitivity-adamw"]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_the_reference_trajectory_is_matched_at_every_step(case):
     inputs, golden = np.load(FOLDER / "inputs.npz"), np.load(FOLDER / f"{case}.npz")
     cfg = ast.literal_eval(str(golden["cfg"]))

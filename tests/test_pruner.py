@@ -214,6 +214,20 @@ def test_a_decoupled_penalty_follows_each_groups_learning_rate():
         torch.testing.assert_close(weight.detach(), before[name] * (1 - lr * 0.5))
 
 
+def test_a_decoupled_penalty_follows_the_learning_rate_of_a_state_loaded_after_attaching():
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    pruner = make_pruner(model, mgpp.L2(sparsity=0.0, weight=0.5, decoupled=True))
+    pruner.attach(optimizer)
+    optimizer.load_state_dict(torch.optim.SGD(model.parameters(), lr=0.01).state_dict())
+    for param in model.parameters():
+        param.grad = torch.zeros_like(param)
+    before = weights_of(model)
+    optimizer.step()
+    for name, weight in pruner.targets.items():
+        torch.testing.assert_close(weight.detach(), before[name] * (1 - 0.01 * 0.5))
+
+
 def test_coupled_l2_is_the_optimizers_own_coupled_weight_decay():
     ours, theirs = Toy(), Toy()
     method = mgpp.L2(sparsity=0.0, weight=0.05)

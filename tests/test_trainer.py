@@ -52,8 +52,9 @@ def trainer_for(case: str, folder: Path, *, kind=InOrder, callbacks=(), **more) 
 
 def raw_loop(case: str, *, clip: float = 0.0) -> dict[str, torch.Tensor]:
     model = Toy()
+    sampler = mgpp.GradientSampler(model, rows(), seed=3)
+    pruner = mgpp.Pruner(model, method_of(case), total_steps=STEPS, train_size=64, gradients=sampler)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0)
-    pruner = mgpp.Pruner(model, method_of(case), total_steps=STEPS, train_size=64)
     pruner.attach(optimizer)
     data = batches()
     for _ in range(STEPS):

@@ -1,7 +1,45 @@
 """Prune pretrained transformers while they fine-tune, with a mixture Gaussian prior."""
 
-from mgpp.methods import GMP, L2, MGPP
-from mgpp.pruner import Pruner
+from mgpp.adamw import AdamW
+from mgpp.layers import LowRankSparse, load_pretrained, merge_
+from mgpp.methods import (
+    GMP,
+    ITP,
+    L2,
+    MGPP,
+    OBERT,
+    PLATON,
+    LoSparse,
+    Movement,
+    Prior,
+    PriorAnnealing,
+    SoftMovement,
+)
+from mgpp.optim import SGHMC, SGLD
+from mgpp.pruner import Pruner, prepare
+from mgpp.sampler import GradientSampler
 from mgpp.trainer import PruningCallback
 
-__all__ = ["GMP", "L2", "MGPP", "Pruner", "PruningCallback"]
+__all__ = [
+    "GMP",
+    "ITP",
+    "L2",
+    "MGPP",
+    "OBERT",
+    "PLATON",
+    "SGHMC",
+    "SGLD",
+    "AdamW",
+    "GradientSampler",
+    "LoSparse",
+    "LowRankSparse",
+    "Movement",
+    "Prior",
+    "PriorAnnealing",
+    "Pruner",
+    "PruningCallback",
+    "SoftMovement",
+    "load_pretrained",
+    "merge_",
+    "prepare",
+]

@@ -1,5 +1,7 @@
 """The one driver of a training step: counts steps, adds the penalty, prunes on schedule, and says what it did."""
 
+import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,11 +10,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from mgpp.functional.select import Cut
+from mgpp.kernels import Arriving, Plan, Promise, Scratch, is_capturing
 from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
-from mgpp.methods.recipe import Memory, Step
+from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
-from mgpp.targets import find_targets
+from mgpp.targets import find_targets, unwrap
 
 Record = dict[str, Any]
 
@@ -22,7 +26,8 @@ class Pruner:
 
     `pruner.attach(optimizer)` does everything inside `optimizer.step()`. Without it, call `before_step()` after
     clipping and `after_step()` after the optimizer's step. `train_size` is the number of training examples in the
-    whole data set (features, for chunked tasks); `on_record` is called with a dict at every pruning event.
+    whole data set (features, for chunked tasks); `on_record` is called with a dict at every pruning event. `gradients`
+    is for methods that sample gradients of their own: mgpp.GradientSampler(model, dataset).
     """
 
     def __init__(
@@ -35,19 +40,31 @@ class Pruner:
         steps_per_epoch: float | None = None,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        gradients: Gradients | None = None,
         on_record: Callable[[Record], None] | None = None,
     ) -> None:
         self.method = method
         self.run = Run(total_steps=total_steps, steps_per_epoch=steps_per_epoch, train_size=train_size)
         self.recipe = method.recipe(self.run)
+        if self.recipe.samples_gradients and gradients is None:
+            raise ValueError(
+                f"{method} takes gradients of its own: pass gradients=mgpp.GradientSampler(model, dataset), or a "
+                "callable like it"
+            )
+        self.gradients = gradients
+        self.added = prepare(model, method, include=include, exclude=exclude)
         self.targets: dict[str, nn.Parameter] = find_targets(model, include=include, exclude=exclude)
         self.memory = Memory(self.targets)
+        self._parameters = list(model.parameters())
         self.on_record = on_record
         self.t = 0
         self.last_record: Record | None = None
         self._optimizer: Optimizer | None = None
-        self._groups: dict[Tensor, dict[str, Any]] = {}
         self._hooks: list[RemovableHandle] = []
+        self._plan: Plan | None = None
+        self._scratch: Scratch = {}
+        self._promised: deque[tuple[Record, Promise]] = deque()
+        self._watched: deque[tuple[int, Arriving]] = deque()
         self._overflowed = False
 
     # What it is
@@ -67,8 +84,15 @@ class Pruner:
 
     @property
     def sparsity(self) -> float:
-        """The fraction of prunable weights that is zero, counted now."""
-        return sum(self.zeros.values()) / self.num_weights
+        """The fraction of prunable weights that is gone, counted now: zeros, less the parameters the method added."""
+        return self._share(sum(self.zeros.values()))
+
+    @property
+    def num_added(self) -> int:
+        return sum(parameter.numel() for parameter in self.added.values())
+
+    def _share(self, zeros: int) -> float:
+        return (zeros - self.num_added) / self.num_weights
 
     def __repr__(self) -> str:
         return f"Pruner({self.method}, step {self.t} of {self.run.total_steps}, {self.num_weights:,} weights)"
@@ -79,15 +103,25 @@ class Pruner:
         """Do `before_step` and `after_step` inside every `optimizer.step()`; with hooks=False only get to know it."""
         if self._optimizer is not None:
             raise RuntimeError("this pruner is attached already: it counts the steps of one optimizer")
-        groups = {param: group for group in optimizer.param_groups for param in group["params"]}
-        missing = [name for name, weight in self.targets.items() if weight not in groups]
+        trained = {param for group in optimizer.param_groups for param in group["params"]}
+        missing = [name for name, weight in self.targets.items() if weight not in trained]
         if missing:
             raise ValueError(
                 f"{len(missing)} weights to prune are not in the optimizer, {missing[0]} the first: "
                 "add them to it, freeze them, or leave them out with exclude="
             )
-        self._optimizer, self._groups = optimizer, groups
+        late = [name for name, parameter in self.added.items() if parameter not in trained]
+        if late:
+            raise ValueError(
+                f"{len(late)} parameters that the method added are not in the optimizer, {late[0]} the first: make the "
+                "Pruner (or call mgpp.prepare(model, method)) before the optimizer, and give a PruningCallback to "
+                "Trainer(callbacks=...)"
+            )
+        self._optimizer = optimizer
         if hooks:
+            self._plan = getattr(optimizer, "plan", None)
+            if self._plan is not None:
+                self._plan.targets = set(self.targets.values())
             self._hooks = [
                 optimizer.register_step_pre_hook(self._pre_hook),
                 optimizer.register_step_post_hook(self._post_hook),
@@ -95,9 +129,13 @@ class Pruner:
 
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`."""
+        self.settle()
         for hook in self._hooks:
             hook.remove()
-        self._optimizer, self._groups, self._hooks = None, {}, []
+        if self._plan is not None:
+            self._plan.clear()
+            self._plan.targets = set()
+        self._optimizer, self._plan, self._hooks = None, None, []
 
     def _pre_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if any(callable(arg) for arg in (*args, *kwargs.values())):
@@ -121,7 +159,7 @@ class Pruner:
         """
         if grad_scale is None:
             self._before_step(1.0)
-        else:
+        elif _are_finite([p.grad for p in self._parameters if p.grad is not None]):  # else the scaler will skip it
             self._add_penalty(grad_scale)
 
     @torch.no_grad()
@@ -130,15 +168,23 @@ class Pruner:
         self._add_penalty(grad_scale)
 
     def _add_penalty(self, grad_scale: float | Tensor) -> None:
-        step = self._step(self.t + 1, grad_scale)
+        t = self.t + 1
+        step = self._step(t, grad_scale)
+        if self._plan is not None:
+            self._plan.clear()
         self.recipe.between.before_step(step)
         if self.recipe.penalty is not None:
             self.recipe.penalty.before_step(step)
+        # A penalty that acts after the optimizer would change what the optimizer has counted.
+        alone = self.recipe.penalty is None or (self._plan is not None and self._plan.pull is not None)
+        if alone and self.schedule.is_event(t):
+            self.recipe.select.ahead(step, self.recipe.score, self.schedule.sparsity_at(t))
 
     @torch.no_grad()
     def after_step(self, *, skipped: bool = False) -> None:
         """Count the step, and prune if the schedule says so; a step that a GradScaler skipped does not count."""
         if skipped:
+            self.recipe.between.after_skip(self._step(self.t))
             return
         self.t += 1
         step = self._step(self.t)
@@ -152,7 +198,9 @@ class Pruner:
     @torch.no_grad()
     def finish(self) -> None:
         """Reach the target exactly at the end of a run that skipped steps; does nothing where it is reached."""
-        asked = int(self.schedule.sparsity * self.num_weights)
+        if self.t >= self.run.total_steps:  # every event was held, and not every method counts to a target
+            return
+        asked = int(self.schedule.sparsity * self.num_weights) + self.num_added
         if sum(self.zeros.values()) < asked:
             self._prune(self._step(self.t), self.schedule.sparsity)
 
@@ -163,31 +211,71 @@ class Pruner:
             memory=self.memory,
             grad_scale=grad_scale,
             optimizer=self._optimizer,
-            groups=self._groups,
+            gradients=self.gradients,
+            plan=self._plan,
+            scratch=self._scratch,
+            added=self.num_added,
         )
 
     def _require_finite_gradients(self) -> None:
         grads = [weight.grad for weight in self.targets.values() if weight.grad is not None]
-        largest = nn.utils.get_total_norm(grads, norm_type=float("inf"))
-        if not torch.isfinite(largest):
+        if not grads or is_capturing():
+            return
+        if grads[0].is_cuda:
+            # A loss that is not finite leaves no gradient finite: one number tells, and is looked at two steps later,
+            # when it has long arrived.
+            self._watched.append((self.t + 1, Arriving(grads[0].view(-1)[:1])))
+            self._look(wait=len(self._watched) > 2, at_most=1)
+            return
+        largest = float(_largest(grads))
+        if not math.isfinite(largest):
             raise FloatingPointError(
-                f"the gradient of step {self.t + 1} is {float(largest)}: the step is refused and the weights are as "
+                f"the gradient of step {self.t + 1} is {largest}: the step is refused and the weights are as "
                 f"step {self.t} left them; lower the learning rate, clip the gradient, or look at the batch"
             )
 
+    def _look(self, *, wait: bool, at_most: int | None = None) -> None:
+        while self._watched and at_most != 0 and (wait or self._watched[0][1].ready()):
+            step, number = self._watched.popleft()
+            at_most = None if at_most is None else at_most - 1
+            if not torch.isfinite(number.get()).all():
+                raise FloatingPointError(
+                    f"the gradient of step {step} is not finite: the weights are lost since then, go back to the last "
+                    "checkpoint; lower the learning rate, clip the gradient, or look at the batch"
+                )
+
     def _prune(self, step: Step, sparsity: float) -> None:
-        cut = self.recipe.select(step, self.recipe.score, sparsity)
+        taken = self.recipe.select(step, self.recipe.score, sparsity)
         self.recipe.between.after_event(step)
-        zeros = self.zeros
-        self.last_record = {
+        record = {
             "event": "prune",
             "step": step.t,
             "target": sparsity,
-            "sparsity": sum(zeros.values()) / self.num_weights,
-            "cut": cut.value,
             **(self.recipe.penalty.record(step.t) if self.recipe.penalty is not None else {}),
-            "zeros": zeros,
         }
+        if isinstance(taken, Cut):
+            self._tell(record, taken, self.zeros)
+        elif taken is not None:
+            self._promised.append((record, taken))
+            self.settle(wait=False)
+
+    def settle(self, *, wait: bool = True) -> None:
+        """Hand over the records of events whose numbers have arrived from the device; wait for them, unless told not
+        to. On a CPU there is nothing to wait for."""
+        while self._promised and (wait or self._promised[0][1].ready()):
+            record, promise = self._promised.popleft()
+            self._tell(record, promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True)))
+        if wait:
+            self._look(wait=True)
+
+    def _tell(self, record: Record, cut: Cut, zeros: dict[str, int]) -> None:
+        if not math.isfinite(cut.value):
+            raise FloatingPointError(
+                f"after step {record['step']} the cut is {cut.value}: weights are not finite, go back to the last "
+                "checkpoint; lower the learning rate, clip the gradient, or look at the batch"
+            )
+        sparsity = self._share(sum(zeros.values()))
+        self.last_record = {**record, "sparsity": sparsity, "cut": cut.value, "zeros": zeros}
         if self.on_record is not None:
             self.on_record(self.last_record)
 
@@ -195,6 +283,7 @@ class Pruner:
 
     def state_dict(self) -> dict[str, Any]:
         """All that the rest of the run depends on, beside the weights and the optimizer's state."""
+        self.settle()
         return {"t": self.t, "settings": self._settings(), "memory": self.memory.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -214,3 +303,24 @@ class Pruner:
             "train_size": self.run.train_size,
             "num_weights": self.num_weights,
         }
+
+
+def prepare(
+    model: nn.Module, method: Method, *, include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> dict[str, nn.Parameter]:
+    """Change the model's layers where the method needs other ones, and return the parameters that it added.
+
+    Most methods need nothing. To be called before the optimizer is made: `Pruner(...)` does it where it was not done.
+    """
+    return method.prepare(unwrap(model), find_targets(model, include=include, exclude=exclude))
+
+
+def _are_finite(grads: Sequence[Tensor]) -> bool:
+    return not grads or math.isfinite(float(_largest(grads)))
+
+
+def _largest(grads: Sequence[Tensor]) -> Tensor:
+    """A number that is not finite if one of the gradients is not. A 2-norm: torch's infinity norm takes ten times as
+    long on a CPU; in float32, for a half-precision norm overflows early."""
+    norms = [torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32)) for grad in grads]
+    return torch.stack([norm.float().to(norms[0].device) for norm in norms]).max()

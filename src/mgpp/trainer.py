@@ -11,13 +11,15 @@ from typing import Any
 
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from mgpp import records
 from mgpp.methods import Method, to_dict
-from mgpp.pruner import Pruner
+from mgpp.methods.recipe import Gradients
+from mgpp.pruner import Pruner, prepare
+from mgpp.sampler import GradientSampler
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +32,8 @@ class PruningCallback(TrainerCallback):
 
     Writes `records.jsonl` into the output folder, and its own state into every checkpoint, from which
     `trainer.train(resume_from_checkpoint=True)` goes on exactly. `train_size` is only needed where the data set has no
-    length; `resume_from` only where the checkpoint lies outside the output folder.
+    length; `resume_from` only where the checkpoint lies outside the output folder. Gradients that a method samples come
+    from the training set, unless `gradients` gives others.
     """
 
     def __init__(
@@ -41,14 +44,19 @@ class PruningCallback(TrainerCallback):
         exclude: Sequence[str] = (),
         train_size: int | None = None,
         resume_from: str | Path | None = None,
+        gradients: Gradients | None = None,
     ) -> None:
         self.method = method
         self.include = include
         self.exclude = exclude
         self.train_size = train_size
         self.resume_from = resume_from
+        self.gradients = gradients
         self.pruner: Pruner | None = None
         self._records: Path | None = None
+
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        prepare(kwargs["model"], self.method, include=self.include, exclude=self.exclude)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -69,6 +77,7 @@ class PruningCallback(TrainerCallback):
             steps_per_epoch=_steps_per_epoch(loader, args),
             include=self.include,
             exclude=self.exclude,
+            gradients=self.gradients if self.gradients is not None else _sampler(kwargs["model"], loader, args),
             on_record=self._write,
         )
         if state.global_step > 0:
@@ -88,6 +97,7 @@ class PruningCallback(TrainerCallback):
     ) -> None:
         if self.pruner is None or logs is None:
             return
+        self.pruner.settle()
         told = {key: value for key, value in logs.items() if is_reproducible(key, value)}
         if told:
             self._write({"event": "log", "step": state.global_step, **told})
@@ -182,6 +192,14 @@ def _length(dataset: Any) -> int | None:
         return len(dataset)
     except TypeError:  # a stream
         return None
+
+
+def _sampler(model: nn.Module, loader: Any, args: TrainingArguments) -> GradientSampler | None:
+    dataset = getattr(loader, "dataset", None)
+    if not (hasattr(dataset, "__getitem__") and _length(dataset)):
+        return None
+    seed = args.data_seed if args.data_seed is not None else args.seed
+    return GradientSampler(model, dataset, collate=loader.collate_fn, seed=seed)
 
 
 def _steps_per_epoch(loader: Any, args: TrainingArguments) -> int | None:

@@ -1,45 +1,92 @@
 """The one table of methods, and how a method is written to TOML or JSON and read back."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from mgpp.methods.gmp import GMP
+from mgpp.methods.itp import ITP
 from mgpp.methods.l2 import L2
+from mgpp.methods.losparse import LoSparse
 from mgpp.methods.mgpp import MGPP
+from mgpp.methods.movement import Movement
+from mgpp.methods.obert import OBERT
+from mgpp.methods.platon import PLATON
+from mgpp.methods.prior import Prior
+from mgpp.methods.prior_annealing import PriorAnnealing
+from mgpp.methods.soft_movement import SoftMovement
 
-Method = MGPP | GMP | L2
+Method = MGPP | GMP | L2 | PLATON | ITP | Movement | SoftMovement | OBERT | LoSparse | PriorAnnealing
+Kind = TypeVar("Kind")
 
 METHODS: dict[str, type[Method]] = {
     "mgpp": MGPP,
     "gmp": GMP,
     "l2": L2,
+    "platon": PLATON,
+    "itp": ITP,
+    "movement": Movement,
+    "soft_movement": SoftMovement,
+    "obert": OBERT,
+    "losparse": LoSparse,
+    "prior_annealing": PriorAnnealing,
 }
 
 _NAMES = {kind: name for name, kind in METHODS.items()}
 
 
 def to_dict(method: Method) -> dict[str, Any]:
-    """Plain numbers and strings: {"method": "mgpp", "sparsity": 0.9, ...}."""
-    return {"method": _NAMES[type(method)], **asdict(method)}
+    """Plain numbers, strings and tables: {"method": "mgpp", "sparsity": 0.9, ...}. A setting that is None is left out,
+    for TOML has no word for it."""
+    return {"method": _NAMES[type(method)], **_without_none(asdict(method))}
 
 
-def from_dict(settings: dict[str, Any]) -> Method:
+def from_dict(settings: Mapping[str, Any]) -> Method:
     """The method that `to_dict` wrote, or that a person did: unknown names are refused with the known ones."""
     settings = dict(settings)
     name = settings.pop("method", None)
     if name not in METHODS:
         raise ValueError(f"method={name!r} is not one of {', '.join(METHODS)}")
-    kind = METHODS[name]
-    known = [f.name for f in fields(kind)]
+    if isinstance(settings.get("prior"), Mapping):
+        settings["prior"] = _build("prior", Prior, settings["prior"])
+    if "sparsity" not in settings:
+        raise ValueError(f"{name} needs a sparsity, for example sparsity=0.9")
+    return _build(name, METHODS[name], settings)
+
+
+def _build(name: str, kind: type[Kind], settings: Mapping[str, Any]) -> Kind:
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise ValueError(f"{name} has no setting {', '.join(unknown)}: it has {', '.join(known)}")
-    if "sparsity" not in settings:
-        raise ValueError(f"{name} needs a sparsity, for example sparsity=0.9")
     try:
         return kind(**settings)
     except TypeError as error:  # a string where a number belongs fails in the comparison that checks it
         raise ValueError(f"{name}: a setting has the wrong type: {error}") from None
 
 
-__all__ = ["GMP", "L2", "METHODS", "MGPP", "Method", "from_dict", "to_dict"]
+def _without_none(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in settings.items()
+        if value is not None
+    }
+
+
+__all__ = [
+    "GMP",
+    "ITP",
+    "L2",
+    "METHODS",
+    "MGPP",
+    "OBERT",
+    "PLATON",
+    "LoSparse",
+    "Method",
+    "Movement",
+    "Prior",
+    "PriorAnnealing",
+    "SoftMovement",
+    "from_dict",
+    "to_dict",
+]

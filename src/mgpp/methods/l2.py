@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mgpp.methods.ramp import Ramp
+from mgpp.methods.magnitude import SCORES, MagnitudeRamp
 from mgpp.methods.recipe import Penalty, Recipe, Step
 from mgpp.methods.times import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class L2(Ramp):
+class L2(MagnitudeRamp):
     """`weight` is the penalty's coefficient w. Coupled, grad += w·θ; decoupled, θ ← θ·(1 - lr·w) after the step."""
 
     weight: float = 1e-2
@@ -24,7 +24,7 @@ class L2(Ramp):
 
     def recipe(self, run: Run) -> Recipe:
         penalty: Penalty = DecoupledL2(self.weight) if self.decoupled else CoupledL2(self.weight)
-        return Recipe(schedule=self.schedule(run), penalty=penalty)
+        return Recipe(schedule=self.schedule(run), score=SCORES[self.score], penalty=penalty)
 
 
 @dataclass(frozen=True)

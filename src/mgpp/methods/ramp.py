@@ -1,6 +1,9 @@
 """How sparse, and when: the fields every method shares, and the schedule they become in a run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from torch import nn
 
 from mgpp.functional.schedule import cubic_sparsity, is_event, prior_warm_up
 from mgpp.methods.times import Run, Time, check_time, resolve_time
@@ -26,6 +29,10 @@ class Ramp:
         check_time("start", self.start)
         check_time("end", self.end, least=1)
         check_time("every", self.every, least=1)
+
+    def prepare(self, model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+        """Change the layers that hold `targets` where the method needs other ones; the parameters it added, by name."""
+        return {}
 
     def schedule(self, run: Run) -> "Schedule":
         return Schedule(

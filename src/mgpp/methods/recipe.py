@@ -4,8 +4,9 @@ The pieces are values without state of their own. What must last from step to st
 method is saved, resumed and weighed without knowing it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -13,7 +14,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from mgpp.functional import score as scores
+from mgpp.functional.chunks import chunks
 from mgpp.functional.select import Cut, zero_smallest_
+from mgpp.kernels import Plan, Promise, Scratch, count_ahead
+from mgpp.kernels import zero_smallest_ as fast_zero_smallest_
 from mgpp.methods.ramp import Schedule
 
 
@@ -53,6 +57,17 @@ class Memory:
         }
 
 
+class Gradients(Protocol):
+    """Gradients of the loss beside those of the training: `count` batches of `batch_size` rows, the model in eval mode.
+
+    Which rows depends on `step` alone, so that the same call gives the same gradients, after a resumption too.
+    """
+
+    def __call__(
+        self, weights: Sequence[Tensor], *, count: int, batch_size: int, step: int
+    ) -> Iterator[Sequence[Tensor]]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """What the pieces may read and change around one optimizer step. `t` is the step being taken, counted from 1."""
@@ -62,7 +77,16 @@ class Step:
     memory: Memory
     grad_scale: float | Tensor = 1.0
     optimizer: Optimizer | None = None
-    groups: Mapping[Tensor, Mapping[str, Any]] = field(default_factory=dict)
+    gradients: Gradients | None = None
+    plan: Plan | None = None  # of an optimizer that can take the penalty and the count into its own pass
+    scratch: Scratch = field(default_factory=dict)  # what fast paths keep between calls
+    added: int = 0  # parameters that the method has put beside the pruned ones: they count as kept weights
+
+    @cached_property
+    def groups(self) -> dict[Tensor, dict[str, Any]]:
+        """Each weight's parameter group in the optimizer; read at every step, for loading its state replaces them."""
+        groups = self.optimizer.param_groups if self.optimizer is not None else []
+        return {param: group for group in groups for param in group["params"]}
 
     def moving(self) -> list[Tensor]:
         """The weights that have a gradient: no others are touched by this step."""
@@ -79,9 +103,11 @@ class Penalty(Protocol):
 
     def before_step(self, step: Step) -> None:
         """Join the loss's gradient (already clipped), at θ(t-1)."""
+        return
 
     def after_step(self, step: Step) -> None:
         """Act on θ(t) itself, as decoupled weight decay does."""
+        return
 
     def record(self, t: int) -> dict[str, float]:
         """What an event's record should say of it."""
@@ -91,8 +117,11 @@ class Penalty(Protocol):
 class Score(Protocol):
     """What a weight is worth: an elementwise function of the weight and of the tensors beside it. Low goes first."""
 
+    kernel: str | None = None  # its fused form, where it has one (mgpp.kernels.zero_smallest_)
+
     def observe(self, step: Step) -> None:
         """Look at θ(t) and at the gradient that led there."""
+        return
 
     def beside(self, step: Step) -> list[tuple[Tensor, ...]]:
         """The tensors each weight's score is computed from, beside the weight."""
@@ -102,6 +131,8 @@ class Score(Protocol):
 
 
 class Magnitude(Score):
+    kernel = "magnitude"
+
     def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor:
         return scores.magnitude(weight)
 
@@ -109,18 +140,34 @@ class Magnitude(Score):
 class Select(Protocol):
     """How the lowest scores are taken, and how many: by default so many that `sparsity` is met exactly."""
 
-    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut: ...
+    def ahead(self, step: Step, score: Score, sparsity: float) -> None:
+        """An event will follow this step: ask of the optimizer what it can do for it on its way."""
+        return
+
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None: ...
 
 
 class Everywhere(Select):
     """The lowest of all weights together, wherever they are."""
 
-    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
-        k = int(sparsity * sum(weight.numel() for weight in step.weights))
+    def ahead(self, step: Step, score: Score, sparsity: float) -> None:
+        if step.plan is not None and step.memory.get("keep") is None:
+            step.plan.count = count_ahead(self._count(step, sparsity), score.kernel, step.scratch)
+
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None:
+        k = self._count(step, sparsity)
         beside = score.beside(step)
         keep = step.memory.get("keep")
         if keep is None:
-            return zero_smallest_(step.weights, k, score=score, inputs=beside)
+            return fast_zero_smallest_(
+                step.weights,
+                k,
+                score=score,
+                inputs=beside,
+                kernel=score.kernel,
+                count=step.plan.count if step.plan is not None else None,
+                scratch=step.scratch,
+            )
 
         def held_first(weight: Tensor, kept: Tensor, *more: Tensor) -> Tensor:
             return score(weight, *more).where(kept, float("-inf"))
@@ -128,15 +175,25 @@ class Everywhere(Select):
         with_keep = [(kept, *more) for kept, more in zip(keep, beside, strict=True)]
         return zero_smallest_(step.weights, k, score=held_first, inputs=with_keep)
 
+    def _count(self, step: Step, sparsity: float) -> int:
+        return int(sparsity * sum(weight.numel() for weight in step.weights))
+
 
 class Between(Protocol):
     """What happens to pruned weights until the next event: by default they may grow back."""
 
-    def before_step(self, step: Step) -> None: ...
+    def before_step(self, step: Step) -> None:
+        return
 
-    def after_step(self, step: Step) -> None: ...
+    def after_step(self, step: Step) -> None:
+        return
 
-    def after_event(self, step: Step) -> None: ...
+    def after_skip(self, step: Step) -> None:
+        """Undo `before_step`: the optimizer took no step after all."""
+        return
+
+    def after_event(self, step: Step) -> None:
+        return
 
 
 class Regrow(Between):
@@ -151,11 +208,13 @@ class Hold(Between):
 
     def after_step(self, step: Step) -> None:
         for weight, keep in zip(step.weights, step.memory.get("keep") or [], strict=False):
-            weight.masked_fill_(~keep, 0)
+            for piece, kept in chunks(weight, keep):
+                piece.masked_fill_(~kept, 0)
 
     def after_event(self, step: Step) -> None:
         if step.t >= self.since:
-            step.memory.set("keep", [weight != 0 for weight in step.weights])
+            for weight, keep in zip(step.weights, step.memory.zeros("keep", torch.bool), strict=True):
+                torch.ne(weight, 0, out=keep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,3 +226,4 @@ class Recipe:
     penalty: Penalty | None = None
     select: Select = field(default_factory=Everywhere)
     between: Between = field(default_factory=Regrow)
+    samples_gradients: bool = False  # it calls `Step.gradients`

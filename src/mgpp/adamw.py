@@ -1,0 +1,83 @@
+"""AdamW that takes the pruner's work into its own pass over the weights."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mgpp import kernels
+from mgpp.functional.adamw import Adam
+
+
+class AdamW(torch.optim.Optimizer):
+    """torch.optim.AdamW's arithmetic and state; on a GPU one launch does a step of it, the prior and an event's count.
+
+    Use it in place of torch's: `pruner.attach(optimizer)` finds out by itself. Its checkpoints are torch's.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ) -> None:
+        for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
+            if not value >= 0:
+                raise ValueError(f"{name}={value}: at least 0")
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas={betas}: both lie in [0, 1)")
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        self.plan = kernels.Plan()
+        self._scratch: dict[str, Any] = {}
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for index, group in enumerate(self.param_groups):
+            for step, params in self._by_step(group).items():
+                self._take(group, step, params, self._scratch.setdefault(f"group {index}", {}))
+        return loss
+
+    def _by_step(self, group: dict[str, Any]) -> dict[int, list[Tensor]]:
+        """The parameters that have a gradient, by how many steps they will have taken: nearly always one number."""
+        found: dict[int, list[Tensor]] = {}
+        for param in group["params"]:
+            if param.grad is None:
+                continue
+            if param.grad.is_sparse:
+                raise RuntimeError("AdamW takes no sparse gradients: use torch.optim.SparseAdam for that embedding")
+            state = self.state[param]
+            if not state:
+                state["step"] = torch.zeros(())  # on the CPU, as torch's AdamW has it: reading it waits for no device
+                state["exp_avg"] = torch.zeros_like(param)
+                state["exp_avg_sq"] = torch.zeros_like(param)
+            state["step"] += 1
+            found.setdefault(int(state["step"]), []).append(param)
+        return found
+
+    def _take(self, group: dict[str, Any], step: int, params: list[Tensor], scratch: dict[str, Any]) -> None:
+        beta1, beta2 = group["betas"]
+        kernels.adamw_(
+            params,
+            [param.grad for param in params if param.grad is not None],
+            [self.state[param]["exp_avg"] for param in params],
+            [self.state[param]["exp_avg_sq"] for param in params],
+            [param in self.plan.targets for param in params],
+            Adam(
+                lr=float(group["lr"]),
+                beta1=beta1,
+                beta2=beta2,
+                eps=group["eps"],
+                weight_decay=group["weight_decay"],
+                step=step,
+            ),
+            self.plan.pull,
+            count=self.plan.count,
+            scratch=scratch,
+        )

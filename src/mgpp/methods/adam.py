@@ -1,0 +1,78 @@
+"""Reading the second moment that Adam and its relatives keep of every weight's gradient."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mgpp.methods.recipe import Step
+
+
+def require_second_moments(step: Step, weights: Iterable[Tensor], *, setting: str, otherwise: str) -> None:
+    """Refuse, by name, an optimizer that keeps no second moment; `otherwise` is the setting that needs none."""
+    if step.optimizer is None:
+        raise RuntimeError(
+            f"{setting} reads the optimizer's second moment: call pruner.attach(optimizer), with hooks=False where you "
+            "call before_step and after_step yourself"
+        )
+    for weight in weights:
+        if not _is_readable(weight, step.optimizer.state.get(weight, {}), step.groups[weight]):
+            raise ValueError(
+                f"{setting} reads Adam's second moment, one number a weight, and {type(step.optimizer).__name__} keeps "
+                f"none: train with torch.optim.AdamW (optim='adamw_torch' in a Trainer), or set {otherwise}"
+            )
+
+
+def second_moments(
+    step: Step, weights: Sequence[Tensor], *, setting: str, otherwise: str
+) -> list[tuple[Tensor, Tensor]]:
+    """(v, 1 - β2^t) of each weight, v̂ being their quotient. v is the optimizer's own tensor, not a copy.
+
+    With amsgrad too: v is the estimate, its running maximum is a bound on the step. A weight that has never had a
+    gradient has v = 0, as one number.
+    """
+    require_second_moments(step, weights, setting=setting, otherwise=otherwise)
+    assert step.optimizer is not None
+    states = [step.optimizer.state.get(weight, {}) for weight in weights]
+    counts = [_steps(state, step.groups[weight]) for weight, state in zip(weights, states, strict=True)]
+    corrections = _corrections(counts, [float(step.groups[weight]["betas"][1]) for weight in weights])
+    return [
+        (state["exp_avg_sq"], correction.to(_wide(weight))) if state else (weight.new_zeros(()), weight.new_ones(()))
+        for weight, state, correction in zip(weights, states, corrections, strict=True)
+    ]
+
+
+def _is_readable(weight: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]) -> bool:
+    if "betas" not in group:
+        return False
+    moment = state.get("exp_avg_sq")
+    # The type: an 8-bit optimizer may keep it under the same name in a tensor class of its own.
+    return not state or (
+        type(moment) is type(weight.detach()) and moment.shape == weight.shape and _steps(state, group) is not None
+    )
+
+
+def _steps(state: Mapping[str, Any], group: Mapping[str, Any]) -> Any:
+    return state.get("step", group.get("step"))  # in the group: apex
+
+
+def _corrections(counts: Sequence[Any], beta2s: Sequence[float]) -> list[Tensor]:
+    """1 - β2^t for each, without waiting for a device on which t may live: few kernels however many weights."""
+    found: list[Tensor] = [torch.ones(())] * len(counts)
+    alike: dict[tuple[torch.device, float], list[int]] = {}
+    for i, (count, beta2) in enumerate(zip(counts, beta2s, strict=True)):
+        device = count.device if isinstance(count, Tensor) else torch.device("cpu")
+        alike.setdefault((device, beta2), []).append(i)
+    for (device, beta2), indices in alike.items():
+        precise = torch.float64 if device.type == "cpu" else torch.float32  # not every device has float64
+        t = torch.stack([torch.as_tensor(counts[i] or 0, dtype=precise, device=device) for i in indices])
+        # expm1: 1 - β2^t itself loses four of float32's seven digits at t = 1.
+        for i, value in zip(indices, (t * math.log(beta2)).expm1_().neg_(), strict=True):
+            found[i] = value
+    return found
+
+
+def _wide(weight: Tensor) -> torch.dtype:
+    return torch.promote_types(weight.dtype, torch.float32)

@@ -1,0 +1,82 @@
+"""LoSparse: W = UV + S, rows of S pruned by their mean smoothed sensitivity + cubic ramp + regrowth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from mgpp.functional.lowrank import rank_for
+from mgpp.functional.select import Cut
+from mgpp.layers import factorize_
+from mgpp.methods.ramp import Ramp
+from mgpp.methods.recipe import Recipe, Score, Select, Step
+from mgpp.methods.sensitivity import Sensitivity, check_beta
+from mgpp.methods.times import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoSparse(Ramp):
+    """U and V have about `ratio` times as many numbers as W, and are kept; S gives up whole rows.
+
+    `sparsity` is 1 - (parameters left) / (weights before), U and V being among those left. The fewest rows go that
+    reach it, so it is passed by less than one row. 8 bytes a weight, and U and V.
+    """
+
+    ratio: float = 0.05
+    beta1: float = 0.85
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_beta("beta1", self.beta1)
+        if not 0 < self.ratio < 1:
+            raise ValueError(f"ratio={self.ratio}: the low-rank part's share of the weights, strictly between 0 and 1")
+
+    def prepare(self, model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+        shapes = [tuple(weight.shape) for weight in targets.values()]
+        weights = sum(rows * columns for rows, columns in shapes)
+        added = sum(rank_for(*shape, ratio=self.ratio) * sum(shape) for shape in shapes)
+        if int(self.sparsity * weights) + added > weights:
+            raise ValueError(
+                f"sparsity={self.sparsity} leaves {weights - int(self.sparsity * weights):,} of {weights:,} weights "
+                f"and the low-rank part of ratio={self.ratio} alone has {added:,}: lower one of them"
+            )
+        return factorize_(model, targets, ratio=self.ratio)
+
+    def recipe(self, run: Run) -> Recipe:
+        schedule = self.schedule(run)
+        return Recipe(
+            schedule=schedule,
+            score=Sensitivity(every=schedule.every, beta1=self.beta1),
+            select=Rows(first=self.initial_sparsity, last=self.sparsity),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Select):
+    """The rows of lowest mean score, over all matrices together, ties by position.
+
+    The zeros asked for are int(v·d) and, besides, as many as U and V have numbers; the latter are paid for gradually,
+    in step with v from `first` to `last`, for S starts whole.
+    """
+
+    first: float
+    last: float
+
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
+        asked = int(sparsity * sum(weight.numel() for weight in step.weights)) + int(self._paid(sparsity) * step.added)
+        pairs = zip(step.weights, score.beside(step), strict=True)
+        device = step.weights[0].device
+        means = [score(weight, *beside).mean(1).to(device) for weight, beside in pairs]
+        widths = [torch.full((weight.shape[0],), weight.shape[1], device=device) for weight in step.weights]
+        ranked, order = torch.cat(means).sort(stable=True)
+        zeros = torch.cat(widths)[order].cumsum(0)
+        count = int(torch.searchsorted(zeros, asked)) + 1 if asked > 0 else 0
+        gone = torch.zeros(len(order), dtype=torch.bool, device=device)
+        gone[order[:count]] = True
+        for weight, rows in zip(step.weights, gone.split([weight.shape[0] for weight in step.weights]), strict=True):
+            weight.masked_fill_(rows.to(weight.device).unsqueeze(1), 0)
+        return Cut(value=float(ranked[min(count, len(ranked) - 1)]), below=count, ties=0)
+
+    def _paid(self, sparsity: float) -> float:
+        return 1.0 if sparsity >= self.last else (sparsity - self.first) / (self.last - self.first)

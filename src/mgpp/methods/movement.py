@@ -1,0 +1,75 @@
+"""Movement pruning: scores learned straight through the mask + cubic ramp + a mask in the forward pass."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from mgpp.functional.mask import mask_smallest_
+from mgpp.functional.select import Cut
+from mgpp.methods.learned import ForwardMask, LearnedScore, check_score_lr, masks
+from mgpp.methods.prior import Prior, check_prior, penalty_of
+from mgpp.methods.ramp import Ramp
+from mgpp.methods.recipe import Recipe, Score, Select, Step
+from mgpp.methods.times import Run
+
+SCOPES = ("layer", "global")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Movement(Ramp):
+    """Keeps the weights that move away from zero: S sums up (dL/dW')·W through an Adam of its own, at `score_lr`.
+
+    `scope="layer"` prunes every matrix to the same sparsity, as the original; "global" prunes all matrices together.
+    17 bytes a weight.
+    """
+
+    score_lr: float = 1e-2
+    scope: Literal["layer", "global"] = "layer"
+    prior: Prior | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_score_lr(self.score_lr)
+        check_prior(self.prior)
+        if self.scope not in SCOPES:
+            raise ValueError(f"scope={self.scope!r} is not one of {', '.join(SCOPES)}")
+
+    def recipe(self, run: Run) -> Recipe:
+        schedule = self.schedule(run)
+        return Recipe(
+            schedule=schedule,
+            score=LearnedScore(),
+            penalty=penalty_of(self.prior, schedule, run),
+            select=MaskEverywhere() if self.scope == "global" else MaskByLayer(),
+            between=ForwardMask(lr=self.score_lr),
+        )
+
+
+class MaskEverywhere(Select):
+    """The lowest of all weights together leave the mask."""
+
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
+        k = int(sparsity * sum(weight.numel() for weight in step.weights))
+        cut = mask_smallest_(masks(step), k, score=score, inputs=score.beside(step))
+        return Cut(value=float(cut), below=k, ties=0)
+
+
+class MaskByLayer(Select):
+    """The lowest of every matrix leave the mask: the same share of each, and exactly the share of all.
+
+    Matrix i gives up int(v·Dᵢ) - int(v·Dᵢ₋₁) weights, D being the sizes added up, so what rounding takes from one it
+    gives to the next. The cut is the lowest of the matrices' cuts.
+    """
+
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
+        cuts, seen = [], 0
+        for mask, beside in zip(masks(step), score.beside(step), strict=True):
+            k = int(sparsity * (seen + mask.numel())) - int(sparsity * seen)
+            seen += mask.numel()
+            if k == mask.numel():
+                mask.fill_(False)
+            else:
+                cuts.append(mask_smallest_([mask], k, score=score, inputs=[beside]))
+        lowest = torch.stack([cut.to(cuts[0].device) for cut in cuts]).min()
+        return Cut(value=float(lowest), below=int(sparsity * seen), ties=0)

@@ -1,0 +1,81 @@
+"""mgpp.AdamW is torch's AdamW that knows of the pruner."""
+
+import pytest
+import torch
+
+import mgpp
+from tests.toy import NUM_WEIGHTS, Toy, assert_identical, batches, weights_of
+
+RAMP = {"sparsity": 0.75, "start": 4, "end": 14, "every": 3}
+
+
+def train(model, optimizer, method, steps: int = 20) -> mgpp.Pruner | None:
+    pruner = None
+    if method is not None:
+        pruner = mgpp.Pruner(model, method, total_steps=20, train_size=64)
+        pruner.attach(optimizer)
+    data = batches()
+    for _ in range(steps):
+        model(**next(data))["loss"].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return pruner
+
+
+METHODS = {
+    "without a pruner": None,
+    "coupled prior": mgpp.MGPP(**RAMP, spike_var=1e-4),
+    "decoupled prior": mgpp.MGPP(**RAMP, spike_var=1e-4, decoupled=True),
+    "curvature": mgpp.MGPP(**RAMP, spike_var=1e-4, score="curvature"),
+    "no penalty": mgpp.GMP(**RAMP),
+    "decoupled penalty of another kind": mgpp.L2(**RAMP, decoupled=True),
+}
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_it_trains_as_torchs_does(method):
+    runs = []
+    for kind in (torch.optim.AdamW, mgpp.AdamW):
+        model = Toy()
+        train(model, kind(model.parameters(), lr=1e-2, weight_decay=0.1), method)
+        runs.append(weights_of(model))
+    for name, value in runs[0].items():
+        torch.testing.assert_close(runs[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_its_checkpoint_is_torchs():
+    model = Toy()
+    optimizer = mgpp.AdamW(model.parameters(), lr=1e-2)
+    train(model, optimizer, None, steps=5)
+    other = Toy()
+    other.load_state_dict(model.state_dict())
+    torchs = torch.optim.AdamW(other.parameters(), lr=1e-2)
+    torchs.load_state_dict(optimizer.state_dict())
+    back = mgpp.AdamW(Toy().parameters(), lr=1e-2)
+    back.load_state_dict(torchs.state_dict())
+    for mine, theirs in zip(optimizer.state.values(), back.state.values(), strict=True):
+        assert_identical(mine, theirs)
+
+
+def test_detaching_leaves_a_plain_optimizer():
+    model, plain = Toy(), Toy()
+    optimizer = mgpp.AdamW(model.parameters(), lr=1e-2)
+    pruner = train(model, optimizer, METHODS["coupled prior"], steps=0)
+    pruner.detach()
+    train(model, optimizer, None)
+    train(plain, mgpp.AdamW(plain.parameters(), lr=1e-2), None)
+    assert_identical(weights_of(model), weights_of(plain))
+
+
+def test_it_prunes_exactly():
+    model = Toy()
+    pruner = train(model, mgpp.AdamW(model.parameters(), lr=1e-2), METHODS["coupled prior"])
+    assert sum(pruner.zeros.values()) == int(0.75 * NUM_WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"), [({"lr": -1.0}, "lr=-1.0"), ({"betas": (0.9, 1.0)}, "betas="), ({"eps": -1e-8}, "eps=")]
+)
+def test_numbers_that_make_no_sense_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        mgpp.AdamW(Toy().parameters(), **settings)

@@ -1,0 +1,206 @@
+"""What only a GPU can show. Skipped, and said so, without one."""
+
+import pytest
+import torch
+from torch import nn
+
+import mgpp
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+RAMP = {"sparsity": 0.9, "start": 2, "end": 6, "every": 2}
+
+
+class Stack(nn.Module):
+    """Blocks of 256 × 256: 1,048,576 weights to prune."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)) for _ in range(2)
+        )
+        self.head = nn.Linear(256, 4)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(x)
+
+
+def start(optimizer_of, method=None, steps: int = 40):
+    torch.manual_seed(0)
+    model = Stack().cuda()
+    optimizer = optimizer_of(model.parameters())
+    records: list[dict] = []
+    method = method or mgpp.MGPP(**RAMP, spike_var=1e-6)
+    pruner = mgpp.Pruner(model, method, total_steps=steps, train_size=1000, on_record=records.append)
+    pruner.attach(optimizer)
+    return model, optimizer, pruner, records
+
+
+def batch():
+    generator = torch.Generator("cuda").manual_seed(1)
+    x = torch.randn(64, 256, device="cuda", generator=generator)
+    return x, (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
+
+
+def step(model, optimizer, data) -> None:
+    nn.functional.cross_entropy(model(data[0]), data[1]).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def theirs(params):
+    return torch.optim.AdamW(params, lr=1e-3, weight_decay=0.01, fused=True)
+
+
+def ours(params):
+    return mgpp.AdamW(params, lr=1e-3, weight_decay=0.01)
+
+
+@pytest.mark.parametrize("optimizer_of", [theirs, ours])
+@pytest.mark.parametrize("more", [{}, {"score": "curvature"}, {"decoupled": True}])
+def test_every_event_leaves_exactly_the_count_asked(optimizer_of, more):
+    method = mgpp.MGPP(**RAMP, spike_var=1e-6, **more)
+    model, optimizer, pruner, records = start(optimizer_of, method)
+    data = batch()
+    for _ in range(40):
+        step(model, optimizer, data)
+        pruner.settle()
+        if pruner.schedule.is_event(pruner.t):
+            asked = int(pruner.schedule.sparsity_at(pruner.t) * pruner.num_weights)
+            assert sum(pruner.zeros.values()) == asked
+            assert records[-1]["zeros"] == pruner.zeros
+            assert records[-1]["step"] == pruner.t
+
+
+@pytest.mark.parametrize("more", [{}, {"score": "curvature"}, {"decoupled": True}])
+def test_the_fused_optimizer_trains_as_torchs_does(more):
+    method = mgpp.MGPP(**RAMP, spike_var=1e-6, **more)
+    runs = []
+    for optimizer_of in (theirs, ours):
+        model, optimizer, _, _ = start(optimizer_of, method)
+        data = batch()
+        for _ in range(12):
+            step(model, optimizer, data)
+        runs.append({name: value.detach() for name, value in model.named_parameters()})
+    for name, value in runs[0].items():
+        differing = (value - runs[1][name]).abs() > 1e-4
+        # A weight whose score lies within rounding of the cut may fall on either side of it.
+        assert differing.float().mean() < 1e-3, name
+
+
+def test_steps_after_the_ramp_never_wait_for_the_device():
+    model, optimizer, _, _ = start(ours, steps=1000)
+    data = batch()
+    for _ in range(12):
+        step(model, optimizer, data)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            step(model, optimizer, data)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("optimizer_of", [theirs, ours])
+def test_less_than_a_mebibyte_is_taken_beyond_weights_gradients_and_moments(optimizer_of):
+    model, optimizer, _, _ = start(optimizer_of, steps=1000)
+    data = batch()
+    for _ in range(12):
+        step(model, optimizer, data)
+    optimizer.zero_grad(set_to_none=False)
+    nn.functional.cross_entropy(model(data[0]), data[1]).backward()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    optimizer.step()
+    torch.cuda.synchronize()
+    assert torch.cuda.max_memory_allocated() - before < 1 << 20
+
+
+def test_a_whole_step_can_be_recorded_in_a_cuda_graph_after_the_ramp():
+    def capturable(params):
+        return torch.optim.AdamW(params, lr=1e-3, weight_decay=0.01, capturable=True)
+
+    model, optimizer, pruner, _ = start(capturable, steps=1000)
+    data = batch()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(12):
+            step(model, optimizer, data)
+        optimizer.zero_grad(set_to_none=False)
+    torch.cuda.current_stream().wait_stream(side)
+    pruner.settle()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        nn.functional.cross_entropy(model(data[0]), data[1]).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+    before = [weight.detach().clone() for weight in pruner.targets.values()]
+    for _ in range(5):
+        graph.replay()
+    assert sum(pruner.zeros.values()) == int(0.9 * pruner.num_weights)
+    assert not all(torch.equal(a, b) for a, b in zip(before, pruner.targets.values(), strict=True))
+
+
+def test_a_compiled_model_is_pruned_under_its_own_names():
+    torch.manual_seed(0)
+    model = Stack().cuda()
+    compiled = torch.compile(model)
+    optimizer = ours(compiled.parameters())
+    pruner = mgpp.Pruner(compiled, mgpp.MGPP(**RAMP), total_steps=12, train_size=1000)
+    pruner.attach(optimizer)
+    data = batch()
+    for _ in range(12):
+        step(compiled, optimizer, data)
+    assert sum(pruner.zeros.values()) == int(0.9 * pruner.num_weights)
+    assert set(pruner.targets) < set(dict(model.named_parameters()))
+
+
+def test_a_loss_that_is_not_finite_is_noticed_before_a_save():
+    model, optimizer, pruner, _ = start(ours)
+    data = batch()
+    step(model, optimizer, data)
+    (nn.functional.cross_entropy(model(data[0]), data[1]) * float("nan")).backward()
+    with pytest.raises(FloatingPointError, match="step 2"):  # at once if the number has arrived, else before a save
+        optimizer.step()
+        pruner.state_dict()
+
+
+def test_fp16_with_a_scaler_prunes_exactly():
+    model, optimizer, pruner, _ = start(theirs)
+    data = batch()
+    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**40)  # overflows at first: those steps must not count
+    taken = 0
+    while pruner.t < 40:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = nn.functional.cross_entropy(model(data[0]), data[1])
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        taken += 1
+        assert taken < 100
+    assert taken > 40
+    assert sum(pruner.zeros.values()) == int(0.9 * pruner.num_weights)
+
+
+def test_tensors_the_kernels_cannot_take_are_selected_all_the_same():
+    """Odd shapes, a weight that is not aligned, and a transposed one: the readable twin takes over, same result."""
+    base = torch.randn(1001 * 513 + 1, device="cuda")
+    odd = [base[1:].view(1001, 513), torch.randn(64, 33, device="cuda").t()]
+    expected = [weight.clone() for weight in odd]
+    from mgpp import kernels
+    from mgpp.functional.select import zero_smallest_
+
+    cut = zero_smallest_(expected, 400_000)
+    taken = kernels.zero_smallest_(odd, 400_000, scratch={})
+    assert taken == cut
+    for actual, wanted in zip(odd, expected, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=0, atol=0)

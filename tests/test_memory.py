@@ -1,0 +1,91 @@
+"""What a method costs beyond weights, gradients and optimizer states: what it keeps, and what it needs for a moment."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+import mgpp
+from mgpp.functional.chunks import CHUNK
+from mgpp.methods import METHODS, from_dict
+
+MOST = 40 * CHUNK  # 10 MiB: 40 bytes for each value of the one piece in hand; a tensor of this model has 9 MB
+STEPS = 4
+RAMP = {"sparsity": 0.75, "start": 1, "end": 3, "every": 2}
+
+# Bytes kept for each pruned weight in float32, and whether all that is needed beside them for a moment is the same
+# few MiB, however large the model.
+KEPT: dict[str, tuple[dict, float, bool]] = {
+    "mgpp": ({"method": "mgpp"}, 0, True),
+    "mgpp-decoupled": ({"method": "mgpp", "decoupled": True}, 0, True),
+    "mgpp-curvature": ({"method": "mgpp", "score": "curvature"}, 0, True),
+    "mgpp-fixed": ({"method": "mgpp", "fix_after_ramp": True}, 1, True),
+    "gmp": ({"method": "gmp"}, 0, True),
+    "gmp-hold": ({"method": "gmp", "hold": True}, 1, True),
+    "gmp-curvature": ({"method": "gmp", "score": "curvature"}, 0, True),
+    "l2": ({"method": "l2"}, 0, True),
+    "l2-decoupled": ({"method": "l2", "decoupled": True}, 0, True),
+    "platon": ({"method": "platon"}, 12, True),
+    "platon-prior": ({"method": "platon", "prior": {}}, 12, True),
+    "itp": ({"method": "itp"}, 8, True),
+    "movement": ({"method": "movement"}, 17, True),
+    "soft_movement": ({"method": "soft_movement"}, 17, True),
+    "obert": ({"method": "obert", "num_grads": 4, "block": 10, "batch_size": 1}, 5, False),
+    "losparse": ({"method": "losparse"}, 8, True),
+    "prior_annealing": ({"method": "prior_annealing"}, 1, True),
+    "prior_annealing-threshold": ({"method": "prior_annealing", "exact": False}, 1, True),
+}
+
+
+def stack(width: int) -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Module()
+    model.layers = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(2))
+    return model
+
+
+def weigh(settings: dict, width: int, folder: Path) -> tuple[mgpp.Pruner, int]:
+    """The pruner after a run, and the most bytes that it had allocated at once beside those it keeps."""
+    model = stack(width)
+    pruner = mgpp.Pruner(
+        model,
+        from_dict({**settings, **RAMP}),
+        total_steps=STEPS,
+        train_size=1000,
+        include=["*"],
+        gradients=lambda weights, count, **_: ([torch.ones_like(w) for w in weights] for _ in range(count)),
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0)
+    pruner.attach(optimizer, hooks=False)
+    for weight in model.parameters():
+        weight.grad = torch.randn_like(weight)
+    optimizer.step()  # its states are not the pruner's cost
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        for _ in range(STEPS):
+            pruner.before_step()
+            pruner.after_step()
+    return pruner, peak_of(profiler, folder / "trace.json") - pruner.memory.bytes
+
+
+def peak_of(profiler: profile, path: Path) -> int:
+    profiler.export_chrome_trace(str(path))
+    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    changes = sorted((event for event in events if event["name"] == "[memory]"), key=lambda event: event["ts"])
+    return max(itertools.accumulate(change["args"]["Bytes"] for change in changes))
+
+
+def test_every_method_is_weighed():
+    assert {settings["method"] for settings, _, _ in KEPT.values()} == set(METHODS)
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_a_method_keeps_no_more_than_its_card_says(case, tmp_path):
+    settings, kept, constant = KEPT[case]
+    pruner, peak = weigh(settings, 1500, tmp_path)
+    assert pruner.memory.bytes / pruner.num_weights == kept
+    if constant:
+        assert 0 < peak < MOST
