@@ -1,0 +1,56 @@
+"""The `mgpp` command and its subcommands."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from mgpp.cli.bench import bench
+from mgpp.cli.demo import demo
+from mgpp.cli.errors import exit_code_of
+from mgpp.cli.evaluate import evaluate
+from mgpp.cli.inspect import inspect
+from mgpp.cli.noise import quiet_libraries
+from mgpp.cli.prune import prune
+from mgpp.run.result import mgpp_version
+
+app = typer.Typer(
+    name="mgpp",
+    help="Prune pretrained transformers while they fine-tune, with a mixture Gaussian prior.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (demo, prune, evaluate, inspect, bench):
+    app.command()(command)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"mgpp {mgpp_version()}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    pass
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 for a run that failed, 2 for bad input, 130 for an interrupted run."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words  # wherever it stands: it is typed after the command that just failed
+    words = [word for word in words if word != "--debug"] or ["--help"]
+    if debug:
+        return int(app(words, standalone_mode=False) or 0)
+    quiet_libraries()
+    try:
+        return int(app(words, standalone_mode=False) or 0)
+    except BaseException as error:
+        return exit_code_of(error)

@@ -1,0 +1,102 @@
+"""`mgpp bench`: what pruning costs on this machine."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mgpp.bench import SHAPES, measure_decoder, measure_overhead, measure_selection
+from mgpp.run.result import provenance
+
+WHAT = ("overhead", "selection", "decoder")
+
+
+def bench(
+    what: Annotated[str, typer.Argument(help="overhead (a training step), selection (one event) or decoder (7B).")] = (
+        "overhead"
+    ),
+    shape: Annotated[str, typer.Option(help=f"overhead: {', '.join(SHAPES)}.")] = "minilm",
+    sizes: Annotated[str, typer.Option(help="selection: numbers of weights, comma-separated.")] = "1e6,1e7",
+    dtype: Annotated[str, typer.Option(help="selection and decoder: float32 or bfloat16.")] = "float32",
+    rounds: Annotated[int, typer.Option(help="How often each side is measured.")] = 15,
+    naive: Annotated[bool, typer.Option(help="overhead: also the eager ops and kthvalue of released code.")] = True,
+    device: Annotated[str, typer.Option(help="cpu or cuda; by default the GPU where there is one.")] = "",
+    output: Annotated[Path | None, typer.Option(help="Append the result to this JSON file, with provenance.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure what pruning costs here: medians with spread, all sides in one run."""
+    import torch
+
+    if what not in WHAT:
+        raise ValueError(f"{what!r} is not one of {', '.join(WHAT)}")
+    if shape not in SHAPES:
+        raise ValueError(f"shape={shape!r} is not one of {', '.join(SHAPES)}")
+    if dtype not in ("float32", "bfloat16"):
+        raise ValueError(f"dtype={dtype!r} is not float32 or bfloat16")
+    if rounds < 1:
+        raise ValueError(f"rounds={rounds}: at least 1")
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device='cuda' and no GPU is to be seen: use --device cpu")
+    if what == "overhead":
+        rows = measure_overhead(shape, device=place, rounds=rounds, naive=naive)
+    elif what == "selection":
+        rows = measure_selection(sizes=_sizes(sizes), device=place, dtype=getattr(torch, dtype), rounds=rounds)
+    else:
+        rows = measure_decoder(device=place, dtype=getattr(torch, dtype), rounds=rounds)
+    result = {
+        "what": what,
+        "command": " ".join(["mgpp", *sys.argv[1:]]),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **provenance(),
+        "rows": rows,
+    }
+    if output is not None:
+        append(output, result)
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        Console().print(as_table(result))
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(float(part)) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"sizes={text!r}: numbers of weights, comma-separated, such as 1e6,1e7") from None
+    if min(sizes) < 1:
+        raise ValueError(f"sizes={text!r}: each at least 1")
+    return sizes
+
+
+def append(path: Path, result: dict[str, Any]) -> None:
+    """Results are added, never edited."""
+    earlier = json.loads(path.read_text()) if path.exists() else []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([*earlier, result], indent=1) + "\n")
+
+
+def as_table(result: dict[str, Any]) -> Table:
+    rows: list[dict[str, Any]] = result["rows"]
+    table = Table(title=f"mgpp bench {result['what']}")
+    hidden = {"low_ms", "high_ms", "runs"}
+    columns = [key for key in rows[0] if key not in hidden]
+    for key in columns:
+        table.add_column(key, justify="left" if key == "name" else "right")
+    for row in rows:
+        table.add_row(*(_cell(key, row) for key in columns))
+    return table
+
+
+def _cell(key: str, row: dict[str, Any]) -> str:
+    value = row.get(key)
+    if key == "median_ms":
+        return f"{value:.3f} ({row['low_ms']:.3f}–{row['high_ms']:.3f})"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "" if value is None else str(value)

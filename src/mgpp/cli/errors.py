@@ -1,0 +1,37 @@
+"""The one place where an exception becomes one line on stderr and an exit code."""
+
+import sys
+
+from mgpp.run import RunInterrupted, RunStopped
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Print what went wrong; returns the exit code. Anything that is not an error of the user's is named as such."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILED
+    code, line = _told(error)
+    print(f"mgpp: {line}", file=sys.stderr)
+    return code
+
+
+def _told(error: BaseException) -> tuple[int, str]:
+    # typer brings its own copy of click, or takes the installed one: its errors are known by their shape.
+    if hasattr(error, "format_message"):
+        return BAD_INPUT, f"{_one_line(error.format_message())} (mgpp --help, or mgpp COMMAND --help)"
+    if isinstance(error, RunInterrupted):
+        return INTERRUPTED, _one_line(str(error))
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+        return INTERRUPTED, "interrupted before the run began: nothing was written"
+    if isinstance(error, RunStopped):
+        return FAILED, _one_line(str(error))
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return BAD_INPUT, f"{error.filename}: {error.strerror}"
+    if isinstance(error, ValueError | OSError | ImportError):
+        return BAD_INPUT, _one_line(str(error)) or type(error).__name__
+    return FAILED, f"{type(error).__name__}: {_one_line(str(error))} (this is not your fault: --debug shows where)"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

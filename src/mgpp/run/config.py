@@ -1,0 +1,110 @@
+"""Everything that decides how a run comes out, in one frozen place."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from mgpp import methods
+from mgpp.methods import Method
+from mgpp.tasks import TextData
+
+Precision = Literal["fp32", "bf16", "fp16"]
+Device = Literal["auto", "cpu", "cuda"]
+
+# Neither changes a result, so a run may be resumed elsewhere and with more workers.
+FREE_TO_CHANGE = {"output", "workers"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One fine-tuning run: `model` on `data`, pruned by `method` (None: dense), into the folder `output`.
+
+    The learning rate warms up over `warm_up` of the run, then falls linearly to `lr_end` times itself. Gradients are
+    clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`.
+    """
+
+    model: str
+    data: str
+    output: str
+    method: Method | None = None
+
+    text: str | None = None
+    text_pair: str | None = None
+    label: str = "label"
+    eval_data: str | None = None
+    eval_split: str | None = None
+    holdout: float = 0.1
+    max_length: int = 128
+    new_head: bool = False
+
+    epochs: float = 3.0
+    max_steps: int | None = None
+    batch_size: int = 32
+    accumulate: int = 1
+    learning_rate: float = 5e-5
+    lr_end: float = 0.1
+    warm_up: float = 0.06
+    max_grad_norm: float = 1.0
+    weight_decay: float = 0.0
+    optimizer: str = "adamw_torch"
+    group_by_length: bool = False
+    precision: Precision = "fp32"
+    device: Device = "auto"
+    seed: int = 0
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    eval_batch_size: int = 64
+    eval_steps: int | None = None
+    logging_steps: int = 10
+    save_steps: int = 500
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "accumulate", "max_length", "eval_batch_size", "logging_steps", "save_steps"):
+            self._require(name, getattr(self, name) >= 1, "at least 1")
+        for name in ("max_steps", "eval_steps"):
+            self._require(name, getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
+        for name in ("max_grad_norm", "weight_decay", "workers", "seed"):
+            self._require(name, _is_finite(getattr(self, name)) and getattr(self, name) >= 0, "a number, at least 0")
+        for name in ("epochs", "learning_rate"):
+            self._require(name, _is_finite(getattr(self, name)) and getattr(self, name) > 0, "a number greater than 0")
+        self._require("lr_end", 0 <= self.lr_end <= 1, "a share of the learning rate, in [0, 1]")
+        self._require("warm_up", 0 <= self.warm_up < 1, "a share of the run, in [0, 1)")
+        self._require("holdout", 0 < self.holdout < 1, "a share of the training rows, in (0, 1)")
+        self._require("precision", self.precision in get_args(Precision), f"one of {', '.join(get_args(Precision))}")
+        self._require("device", self.device in get_args(Device), f"one of {', '.join(get_args(Device))}")
+        if self.save_steps % self.logging_steps:
+            # The logged loss is a mean since the last log: a run resumed between two logs would log another.
+            raise ValueError(
+                f"save_steps={self.save_steps} is no multiple of logging_steps={self.logging_steps}: a resumed run "
+                "would then log other losses; change one of them"
+            )
+
+    def _require(self, name: str, holds: bool, what: str) -> None:
+        if not holds:
+            raise ValueError(f"{name}={getattr(self, name)}: it must be {what}")
+
+    @property
+    def source(self) -> TextData:
+        return TextData(**{field.name: getattr(self, field.name) for field in fields(TextData)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        method = None if self.method is None else methods.to_dict(self.method)
+        return {**plain, "method": method, "include": list(self.include), "exclude": list(self.exclude)}
+
+
+def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What of two configs would make two different runs, one line each."""
+    return [
+        f"{key}: was {saved.get(key)}, now {now.get(key)}"
+        for key in sorted(saved.keys() | now.keys())
+        if key not in FREE_TO_CHANGE and saved.get(key) != now.get(key)
+    ]
+
+
+def _is_finite(value: float) -> bool:
+    return math.isfinite(value)

@@ -1,0 +1,57 @@
+"""What a run's result.json says, and on what machine it was measured."""
+
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+
+
+def count_zeros(targets: Mapping[str, nn.Parameter]) -> dict[str, int]:
+    return {name: weight.numel() - int(torch.count_nonzero(weight)) for name, weight in targets.items()}
+
+
+def sparsity_of(targets: Mapping[str, nn.Parameter]) -> dict[str, Any]:
+    """Counted from the weights as they are."""
+    zeros = count_zeros(targets)
+    prunable = sum(weight.numel() for weight in targets.values())
+    return {
+        "sparsity": sum(zeros.values()) / prunable if prunable else 0.0,
+        "zeros": sum(zeros.values()),
+        "prunable": prunable,
+    }
+
+
+def provenance() -> dict[str, Any]:
+    return {
+        "versions": {
+            "mgpp": mgpp_version(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        "hardware": {
+            "machine": platform.machine(),
+            "processor": _processor(),
+            "threads": torch.get_num_threads(),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        },
+    }
+
+
+def mgpp_version() -> str:
+    try:
+        return version("mgpp")
+    except PackageNotFoundError:  # run from a source folder that was never installed
+        return "unknown"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

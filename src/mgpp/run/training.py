@@ -1,0 +1,185 @@
+"""One run, from a config to a folder: check everything, train, score, write."""
+
+import errno
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
+
+from mgpp.run.card import write_card
+from mgpp.run.config import RunConfig
+from mgpp.run.evaluation import scores
+from mgpp.run.folder import RunFolder, step_of
+from mgpp.run.plan import Plan, make_plan, make_trainer
+from mgpp.run.result import count_zeros, provenance, sparsity_of
+from mgpp.run.watch import Checkpoints, Dense
+from mgpp.targets import find_targets
+from mgpp.trainer import PruningCallback
+
+Tell = Callable[[str], None]
+
+
+class RunStopped(RuntimeError):
+    """A run that did not reach its end. The message says why, and from where it can go on."""
+
+
+class RunInterrupted(RunStopped):
+    """Stopped by the user."""
+
+
+def run(
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    keep_checkpoints: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+    tell: Tell = lambda line: None,
+) -> dict[str, Any]:
+    """Train, prune and score as `config` says; returns what `result.json` holds.
+
+    Bad input raises ValueError, OSError or ImportError before anything is written. From then on whatever goes wrong is
+    a RunStopped, and the newest whole checkpoint stands. `tell` gets lines for a person.
+    """
+    folder = RunFolder(config.output)
+    folder.check(config, resume=resume, overwrite=overwrite)
+    plan = make_plan(config, folder.checkpoints)
+    set_seed(config.seed)  # a fresh head is random
+    model = plan.task.load_model()
+    targets = _targets(model, config)
+    for line in (*plan.task.notes, *_outline(plan, targets)):
+        tell(line)
+    folder.open(config, resume=resume)
+    with _stops_cleanly(folder):
+        resume_from = folder.newest_checkpoint()
+        pruning, watch = _pruning(config), Checkpoints(resume_from)
+        trainer = make_trainer(plan, model, [pruning, watch, *callbacks])
+        before = _scores_before(trainer, folder)
+        tell(f"before training: {describe(before)}")
+        if resume_from is not None:
+            tell(f"resuming after step {step_of(resume_from)}")
+        set_seed(config.seed)  # scoring draws random numbers, and a resumed run may have skipped it
+        trainer.train(resume_from_checkpoint=None if resume_from is None else str(resume_from))
+        watch.stop()
+        result = _result(plan, trainer, _counted(targets, pruning), seconds=watch.seconds, before=before)
+        tell(f"after training: {describe(result['after'])}, sparsity {result['sparsity']:.4f}")
+        if result["zeros"] < int(result["target_sparsity"] * result["prunable"]):
+            tell(f"warning: that is less than the {result['target_sparsity']:g} asked for")
+        return folder.finish(_saver(plan, model, targets, result), result, keep_checkpoints=keep_checkpoints)
+
+
+def describe(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+
+
+def _scores_before(trainer: Trainer, folder: RunFolder) -> dict[str, float]:
+    """Of the model as loaded; kept in the folder, for a resumed run should not spend the time again."""
+    state = folder.read()
+    if "before" not in state:
+        state["before"] = scores(trainer)
+        folder.write(state)
+    return state["before"]
+
+
+def _pruning(config: RunConfig) -> TrainerCallback:
+    if config.method is None:
+        return Dense()
+    return PruningCallback(config.method, include=config.include, exclude=config.exclude)
+
+
+def _counted(targets: Mapping[str, nn.Parameter], pruning: TrainerCallback) -> dict[str, Any]:
+    counted = sparsity_of(targets)
+    pruner = getattr(pruning, "pruner", None)
+    if pruner is not None:
+        counted["sparsity"] = pruner.sparsity  # parameters that a method adds count against its zeros
+    return counted
+
+
+def _targets(model: nn.Module, config: RunConfig) -> dict[str, nn.Parameter]:
+    try:
+        return find_targets(model, include=config.include, exclude=config.exclude)
+    except ValueError:
+        if config.method is None and not (config.include or config.exclude):
+            return {}  # nothing to count in, and nothing to prune
+        raise
+
+
+def _outline(plan: Plan, targets: Mapping[str, nn.Parameter]) -> list[str]:
+    length, schedule = plan.length, plan.method["schedule"]
+    lines = [f"{length.total_steps:,} steps over {length.train_size:,} rows, {length.steps_per_epoch:,} to an epoch"]
+    if schedule is not None:
+        prunable = sum(weight.numel() for weight in targets.values())
+        lines.append(
+            f"pruning {prunable:,} weights to sparsity {schedule['sparsity']:g} between steps {schedule['start']} and "
+            f"{schedule['end']}, every {schedule['every']}"
+        )
+    return lines
+
+
+def _result(
+    plan: Plan, trainer: Trainer, counted: dict[str, Any], *, seconds: float, before: dict[str, float]
+) -> dict[str, Any]:
+    return {
+        **plan.method,
+        **counted,
+        "metric": plan.task.metric,
+        "before": before,
+        "after": scores(trainer),
+        "steps": trainer.state.global_step,
+        "train_rows": plan.length.train_size,
+        "eval_rows": len(plan.task.evaluation),
+        "notes": list(plan.task.notes),
+        "seconds": round(seconds, 2),
+        "seed": plan.config.seed,
+        **provenance(),
+        "config": plan.config.to_dict(),
+    }
+
+
+def _saver(
+    plan: Plan, model: PreTrainedModel, targets: Mapping[str, nn.Parameter], result: dict[str, Any]
+) -> Callable[[Path], None]:
+    def save(draft: Path) -> None:
+        model.save_pretrained(draft)
+        plan.task.tokenizer.save_pretrained(draft)
+        sizes = {name: weight.numel() for name, weight in targets.items()}
+        write_card(draft, result, zeros=count_zeros(targets), sizes=sizes)
+
+    return save
+
+
+@contextmanager
+def _stops_cleanly(folder: RunFolder) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        folder.abandon()
+        raise RunInterrupted(f"interrupted; {_way_on(folder)}") from None
+    except Exception as error:
+        folder.abandon()
+        raise RunStopped(f"{_reason(error)}; {_way_on(folder)}") from error
+
+
+def _way_on(folder: RunFolder) -> str:
+    checkpoint = folder.newest_checkpoint()
+    if checkpoint is None:
+        return "no checkpoint had been written yet, so nothing is left of this run (--save-steps writes them sooner)"
+    return f"the last good checkpoint is {checkpoint}: the same command with --resume goes on from there"
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    # safetensors and torch.save do not raise the OSError that they met.
+    if getattr(error, "errno", None) == errno.ENOSPC or any(
+        sign in text for sign in ("No space left", "os error 28", "PytorchStreamWriter", "inline_container")
+    ):
+        return f"the disk is full: free some space ({text[:200]})"
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"out of memory: lower --batch-size and raise --accumulate ({text[:200]})"
+    if isinstance(error, FloatingPointError | ValueError | OSError):
+        return text
+    return f"{type(error).__name__}: {text[:400]}"

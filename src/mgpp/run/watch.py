@@ -1,0 +1,100 @@
+"""Callbacks that every run carries: whole checkpoints, its seconds, and for a dense run its records."""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from mgpp import records
+from mgpp.run.folder import WHOLE_FILE, write_json
+from mgpp.trainer import RECORDS_FILE, is_reproducible
+
+
+class Checkpoints(TrainerCallback):
+    """Marks each checkpoint as whole, and counts the seconds of training over all the sessions of a run.
+
+    The last step gets none: the finished model follows at once, and a Trainer resumed there would take a step more.
+    """
+
+    def __init__(self, resume_from: Path | None = None) -> None:
+        self._before = 0.0
+        self._began: float | None = None
+        if resume_from is not None:
+            self._before = float(json.loads((resume_from / WHOLE_FILE).read_text(encoding="utf-8"))["seconds"])
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (0.0 if self._began is None else time.perf_counter() - self._began)
+
+    def stop(self) -> None:
+        self._before, self._began = self.seconds, None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._began = time.perf_counter()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if state.global_step >= state.max_steps:
+            control.should_save = False
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+        write_json(folder / WHOLE_FILE, {"step": state.global_step, "seconds": self.seconds})
+
+
+class Dense(TrainerCallback):
+    """What PruningCallback does beside pruning: writes records, and refuses a step that is not finite."""
+
+    def __init__(self) -> None:
+        self._records: Path | None = None
+        self._step = 0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._step = state.global_step
+        self._records = Path(str(args.output_dir)) / RECORDS_FILE
+        if state.global_step > 0:
+            records.rewind(self._records, state.global_step)
+        else:
+            self._records.unlink(missing_ok=True)
+            records.append(self._records, {"event": "start", "step": 0, "method": None})
+        optimizer = kwargs["optimizer"]
+        getattr(optimizer, "optimizer", optimizer).register_step_pre_hook(self._require_finite)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._step = state.global_step
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        told = {key: value for key, value in (logs or {}).items() if is_reproducible(key, value)}
+        if told and self._records is not None:
+            records.append(self._records, {"event": "log", "step": state.global_step, **told})
+
+    def _require_finite(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        # A fused optimizer is handed a GradScaler's overflows, and skips them itself.
+        found_inf = getattr(optimizer, "found_inf", None)
+        if found_inf is not None and bool(found_inf):
+            return
+        grads = [
+            weight.grad for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None
+        ]
+        largest = float(nn.utils.get_total_norm(grads, norm_type=math.inf))
+        if not math.isfinite(largest):
+            raise FloatingPointError(
+                f"the gradient of step {self._step + 1} is {largest}: the step is refused and the weights are as step "
+                f"{self._step} left them; lower the learning rate, clip the gradient, or look at the batch"
+            )

@@ -1,0 +1,121 @@
+"""A pretrained model's config, tokenizer and weights, with a classification head that fits the labels."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from mgpp.tasks.labels import LabelColumn, LabelSpace, check_fit
+
+WEIGHT_FILES = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """All of a model but its weights, which are loaded last, when everything else has been found in order."""
+
+    name: str
+    config: PreTrainedConfig
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def head(self) -> LabelSpace | None:
+        """What the classification head that the model brings tells apart, if it brings one."""
+        if not any(name.endswith("ForSequenceClassification") for name in self.config.architectures or ()):
+            return None
+        names = tuple(name for _, name in sorted((self.config.id2label or {}).items()))
+        return LabelSpace(names if len(names) > 1 else ())
+
+    def check_length(self, max_length: int) -> None:
+        # RoBERTa's positions start after the padding index: its tokenizer, not its config, knows the true limit.
+        positions = getattr(self.config, "max_position_embeddings", None) or max_length
+        limit = min(self.tokenizer.model_max_length, positions)
+        if max_length > limit:
+            raise ValueError(f"max_length={max_length} is more than the {limit} tokens the model can read: lower it")
+
+    def load(self, space: LabelSpace, *, new_head: bool = False) -> PreTrainedModel:
+        config = self.config
+        config.num_labels = space.num_labels
+        if not space.is_regression:
+            config.id2label = dict(enumerate(space.names))
+            config.label2id = {name: number for number, name in enumerate(space.names)}
+        config.problem_type = "regression" if space.is_regression else "single_label_classification"
+        if config.get_text_config().pad_token_id is None:
+            config.get_text_config().pad_token_id = self.tokenizer.pad_token_id
+        # float32 whatever the file holds: a bfloat16 master weight would lose most of an Adam step.
+        return _fetched(
+            self.name,
+            "weights",
+            lambda: AutoModelForSequenceClassification.from_pretrained(
+                self.name, config=config, dtype=torch.float32, ignore_mismatched_sizes=new_head
+            ),
+        )
+
+
+def find_pretrained(model: str) -> Pretrained:
+    """`model` is a folder that save_pretrained wrote, or a hub id."""
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        _check_folder(folder)
+        model = str(folder)
+    elif folder.exists() or model.startswith((".", "/", "~")):
+        raise FileNotFoundError(f"{model} is no model folder: give a folder with config.json and weights, or a hub id")
+    config = _fetched(model, "config", lambda: AutoConfig.from_pretrained(model))
+    tokenizer = _fetched(model, "tokenizer", lambda: AutoTokenizer.from_pretrained(model))
+    # Where a folder has no tokenizer files transformers makes an empty one, to which every word is unknown.
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise ValueError(f"{model} holds no tokenizer (tokenizer.json): save the model's tokenizer beside it")
+    if tokenizer.pad_token is None:  # decoders are trained without padding
+        tokenizer.pad_token = tokenizer.eos_token
+    return Pretrained(model, config, tokenizer)
+
+
+def fit_head(pretrained: Pretrained, data: LabelSpace, labels: LabelColumn, *, new_head: bool) -> LabelSpace:
+    """The label space of the head that the model brings where it fits; else the data's, with a fresh head."""
+    head = pretrained.head
+    if head is None or new_head:
+        return data
+    if head.num_labels != data.num_labels:
+        raise ValueError(
+            f"{pretrained.name} has a head for {head} and the data has {data}: correct the labels, or put a fresh head "
+            "in its place (--new-head)"
+        )
+    check_fit(head, labels, where="train", known=f"the head of {pretrained.name}")
+    return head
+
+
+def _check_folder(folder: Path) -> None:
+    config = folder / "config.json"
+    if not config.is_file():
+        raise FileNotFoundError(f"{folder} holds no config.json: it is no model that from_pretrained can load")
+    try:
+        json.loads(config.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{config} is no valid JSON ({error}): save the model again") from None
+    if not any(any(folder.glob(pattern)) for pattern in WEIGHT_FILES):
+        raise FileNotFoundError(f"{folder} holds no weights (model.safetensors): save the model there, or give another")
+
+
+def _fetched(model: str, what: str, load: Callable[[], Any]) -> Any:
+    """transformers answers a missing file, an unknown name and no network with many lines each: say it in one."""
+    try:
+        return load()
+    except Exception as error:
+        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if Path(model).is_dir():
+            raise ValueError(f"the {what} in {model} cannot be loaded: {first}") from error
+        raise OSError(
+            f"{model!r} is no local folder, and fetching its {what} from the Hugging Face hub failed: check the name "
+            f"and the connection ({first})"
+        ) from error

@@ -1,0 +1,273 @@
+"""`mgpp prune` and `mgpp evaluate`: one command does it all, and every mistake is one line and an exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("datasets")
+
+from mgpp.cli import main
+from mgpp.cli import prune as command
+from mgpp.cli.prune import read_setting
+from tests.tiny import PRUNABLE, At, poison, reviews, write_csv, write_jsonl
+
+SHORT = ["--max-steps=10", "--batch-size=8", "--lr=5e-3", "--logging-steps=1", "--save-steps=3", "--device=cpu"]
+RAMP = ["--set=start=2", "--set=end=8", "--set=every=2"]
+
+
+@pytest.fixture
+def prune(tiny_bert, tiny_reviews, tmp_path):
+    """mgpp prune on the tiny model; keyword arguments stand in for the positional ones."""
+
+    def call(*options: str, model: object = tiny_bert, data: object = tiny_reviews, output: str = "out") -> int:
+        place = ["--output", str(tmp_path / output)]
+        return main(["prune", str(model), str(data), *place, *SHORT, *options])
+
+    return call
+
+
+def refusal(code: int, capsys: pytest.CaptureFixture, *, expected: int = 2) -> str:
+    """The one line on stderr; a plan may have been told before it."""
+    out, err = capsys.readouterr()
+    assert code == expected, err
+    assert out == ""
+    assert "Traceback" not in err
+    told = [line for line in err.splitlines() if line.startswith("mgpp: ")]
+    assert len(told) == 1
+    assert err.splitlines()[-1] == told[0]
+    return told[0]
+
+
+def test_one_command_prunes_and_prints_a_summary(prune, tmp_path, capsys):
+    assert prune("--sparsity", "0.75", *RAMP) == 0
+    out, err = capsys.readouterr()
+    assert "MGPP at 0.75" in out
+    assert "3,072 / 4,096" in out
+    assert "pruning 4,096 weights to sparsity 0.75 between steps 2 and 8, every 2" in err
+    assert "step 10/10" in err
+    assert "sparsity 0.75" in err
+    assert (tmp_path / "out" / "result.json").exists()
+
+
+def test_json_prints_one_object_and_nothing_else(prune, tmp_path, capsys):
+    assert prune("--sparsity", "0.75", *RAMP, "--json") == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert json.loads(out) == json.loads((tmp_path / "out" / "result.json").read_text())
+
+
+def test_evaluate_agrees_with_the_result(prune, tiny_reviews, tmp_path, capsys):
+    assert prune("--sparsity", "0.75", *RAMP, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    command = ["evaluate", str(tmp_path / "out"), str(tiny_reviews), "--device", "cpu"]
+    assert main([*command, "--json"]) == 0
+    scored = json.loads(capsys.readouterr().out)
+    assert scored["metrics"] == result["after"]
+    assert (scored["zeros"], scored["sparsity"]) == (result["zeros"], result["sparsity"])
+    assert main(command) == 0
+    assert "3,072 / 4,096" in capsys.readouterr().out
+
+
+def test_method_none_fine_tunes_without_pruning(prune, capsys):
+    assert prune("--method", "none", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["method"], result["zeros"], result["prunable"]) == (None, 0, PRUNABLE)
+
+
+def test_every_setting_of_a_method_can_be_set(prune, capsys):
+    more = ["--set", "spike_var=1e-9", "--set", "slab_var=0.1", "--set", "start=0.1", "--set", "end=1ep"]
+    assert prune("--sparsity", "0.5", *more, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["method"]["spike_var"], result["method"]["end"]) == (1e-9, "1ep")
+    assert (result["schedule"]["start"], result["schedule"]["end"]) == (1, 6)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("start=10", ("start", 10)),
+        ("start=0.1", ("start", 0.1)),
+        ("end=2ep", ("end", "2ep")),
+        ("end = 1.5 ep", ("end", "1.5 ep")),
+        ("hold=true", ("hold", True)),
+        ("spike_var=1e-9", ("spike_var", 1e-9)),
+    ],
+)
+def test_values_are_read_as_toml(setting, expected):
+    key, value = read_setting(setting)
+    assert (key, value) == expected
+    assert type(value) is type(expected[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--sparsity", "1.5", *RAMP], "sparsity=1.5: the fraction of weights to remove"),
+        (["--sparsity", "nan", *RAMP], "sparsity=nan: the fraction of weights to remove"),
+        (["--sparsity", "-0.1", *RAMP], "sparsity=-0.1: the fraction of weights to remove"),
+        (["--sparsity", "much"], "--sparsity"),
+        (RAMP, "how many weights should go? give --sparsity"),
+        (["--sparsity", "0.5", "--set", "end=3500"], "end=3500 is past the run's last step 10"),
+        (["--sparsity", "0.5", "--set", "start=8", "--set", "end=8"], "start=8 is not before end=8"),
+        (["--sparsity", "0.5", "--set", "spike_var"], "write it as KEY=VALUE"),
+        (["--sparsity", "0.5", "--set", "hold=True"], "'True' is no number, true, false or epochs (2ep)"),
+        (["--sparsity", "0.5", "--set", "spyke_var=1e-9"], "mgpp has no setting spyke_var: it has sparsity"),
+        (["--sparsity", "0.5", "--set", 'slab_var="wide"'], "wrong type"),
+        (["--sparsity", "0.5", "--method", "magic"], "method='magic' is not one of mgpp, gmp, l2"),
+        (["--sparsity", "0.5", "--method", "none"], "method none prunes nothing"),
+        (["--sparsity", "0.5", *RAMP, "--max-steps", "0"], "max_steps=0: it must be at least 1"),
+        (["--sparsity", "0.5", *RAMP, "--include", "no.such.*"], "include='no.such.*' matches none"),
+        (["--sparsity", "0.5", *RAMP, "--label", "stars"], "no column 'stars': it has text, label"),
+        (["--sparsity", "0.5", *RAMP, "--sparsty", "1"], "No such option: --sparsty"),
+        (["--sparsity", "0.5", *RAMP, "--resume"], "there is no run in"),
+    ],
+)
+def test_a_mistake_in_the_options_is_one_line_and_writes_nothing(options, told, prune, tmp_path, capsys):
+    line = refusal(prune(*options), capsys)
+    assert told in line
+    assert not (tmp_path / "out").exists()
+
+
+def without_weights(folder: Path) -> dict[str, Path]:
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text('{"model_type": "bert"}')
+    return {"model": folder / "model"}
+
+
+def empty_data(folder: Path) -> dict[str, Path]:
+    (folder / "rows.csv").write_text("text,label\n")
+    return {"data": folder / "rows.csv"}
+
+
+def mixed_labels(folder: Path) -> dict[str, Path]:
+    return {"data": write_jsonl(folder / "rows.jsonl", [{"text": "a", "label": 0}, {"text": "b", "label": "one"}])}
+
+
+def no_labels(folder: Path) -> dict[str, Path]:
+    return {"data": write_csv(folder / "rows.csv", [{"text": row["text"]} for row in reviews(4)])}
+
+
+def unreachable_model(folder: Path) -> dict[str, str]:
+    return {"model": "nobody/no-such-model"}
+
+
+def unreachable_data(folder: Path) -> dict[str, str]:
+    return {"data": "nobody/no-such-data"}
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (without_weights, "holds no weights"),
+        (empty_data, "rows.csv"),
+        (mixed_labels, "label"),
+        (no_labels, "train has no column 'label': it has text"),
+        (unreachable_model, "is no local folder, and fetching its config from the Hugging Face hub failed"),
+        (unreachable_data, "is no local file or folder, and loading it from the Hugging Face hub failed"),
+    ],
+)
+def test_a_mistake_in_model_or_data_is_one_line_and_writes_nothing(make, told, prune, tmp_path, capsys):
+    line = refusal(prune("--sparsity", "0.5", *RAMP, **make(tmp_path)), capsys)
+    assert told in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_holds_another_run_is_refused_unless_overwritten(prune, tmp_path, capsys):
+    assert prune("--method", "none") == 0
+    before = (tmp_path / "out" / "result.json").read_bytes()
+    capsys.readouterr()
+    line = refusal(prune("--sparsity", "0.75", *RAMP), capsys)
+    assert "holds a finished run: overwrite it (--overwrite), or choose another folder" in line
+    assert (tmp_path / "out" / "result.json").read_bytes() == before
+    assert prune("--sparsity", "0.75", *RAMP, "--overwrite") == 0
+
+
+def kill_at(step: int, tiny_bert: Path, tiny_reviews: Path, output: Path) -> None:
+    """A process that dies in the middle of a step, as by a power cut."""
+    command = ["prune", str(tiny_bert), str(tiny_reviews), "--output", str(output), *SHORT, "--sparsity", "0.75", *RAMP]
+    script = f"""
+import os, mgpp.pruner
+after_step = mgpp.pruner.Pruner.after_step
+def die(self, **kwargs):
+    after_step(self, **kwargs)
+    if self.t == {step}:
+        os._exit(9)
+mgpp.pruner.Pruner.after_step = die
+from mgpp.cli import main
+main({command!r})
+"""
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert finished.returncode == 9, finished.stderr.decode()
+
+
+def test_a_killed_process_resumes_to_the_same_bits(prune, tiny_bert, tiny_reviews, tmp_path, capsys):
+    options = ["--sparsity", "0.75", *RAMP]
+    assert prune(*options, output="whole") == 0
+    kill_at(8, tiny_bert, tiny_reviews, tmp_path / "out")
+    capsys.readouterr()
+    line = refusal(prune(*options), capsys)
+    assert "holds an unfinished run: go on with it (--resume)" in line
+    line = refusal(prune(*options, "--resume", "--lr", "1e-3"), capsys)
+    assert "learning_rate: was 0.005, now 0.001" in line
+    assert prune(*options, "--resume") == 0
+    assert "resuming after step 6" in capsys.readouterr().err
+    for name in ("model.safetensors", "records.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.fixture
+def during_the_run(monkeypatch):
+    """Lets a test do something at the end of a step of the run that the command starts."""
+
+    def arrange(step: int, act) -> None:
+        original = command.run
+
+        def run(*args, callbacks=(), **kwargs):
+            return original(*args, callbacks=[*callbacks, At(step, act)], **kwargs)
+
+        monkeypatch.setattr(command, "run", run)
+
+    return arrange
+
+
+def test_a_loss_that_turns_nan_is_one_line_and_exit_code_1(prune, during_the_run, capsys):
+    during_the_run(4, poison)
+    line = refusal(prune("--sparsity", "0.75", *RAMP), capsys, expected=1)
+    assert "the gradient of step 5 is nan" in line
+    assert "checkpoint-3" in line
+
+
+def test_ctrl_c_is_one_line_that_says_how_to_resume(prune, during_the_run, capsys):
+    def interrupt(model):
+        raise KeyboardInterrupt
+
+    during_the_run(4, interrupt)
+    line = refusal(prune("--sparsity", "0.75", *RAMP), capsys, expected=130)
+    assert line.startswith("mgpp: interrupted; the last good checkpoint is ")
+    assert line.endswith("the same command with --resume goes on from there")
+
+
+def test_a_bug_is_one_line_unless_debug_asks_for_more(prune, monkeypatch, capsys):
+    def broken(*args, **kwargs):
+        raise KeyError("oops")
+
+    monkeypatch.setattr(command, "run", broken)
+    line = refusal(prune("--sparsity", "0.75", *RAMP), capsys, expected=1)
+    assert "KeyError: 'oops'" in line
+    assert "--debug" in line
+    with pytest.raises(KeyError):
+        prune("--sparsity", "0.75", *RAMP, "--debug")
+
+
+def test_version_and_help(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("mgpp ")
+    assert main(["prune", "--help"]) == 0
+    assert "--sparsity" in capsys.readouterr().out
+    assert main([]) == 0
+    assert "prune" in capsys.readouterr().out
+    assert main(["prnue"]) == 2
+    assert "mgpp: No such command 'prnue'" in capsys.readouterr().err
