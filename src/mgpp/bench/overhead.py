@@ -1,0 +1,188 @@
+"""What a training step costs with each method, against plain AdamW, when every step prunes."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    DebertaV2Config,
+    LlamaConfig,
+    PretrainedConfig,
+)
+
+from mgpp.adamw import AdamW
+from mgpp.bench.naive import NaivePruner
+from mgpp.bench.timing import peak_bytes, release, table_row, take_turns
+from mgpp.methods import METHODS, from_dict
+from mgpp.methods.times import Run
+from mgpp.pruner import Pruner
+
+TRAIN_SIZE = 392_702  # MNLI's
+# The ramp is over after two steps, so every step measured is an event at full sparsity.
+RAMP = {"sparsity": 0.9, "start": 1, "end": 2, "every": 1}
+
+
+@dataclass(frozen=True)
+class Shape:
+    config: PretrainedConfig
+    batch: int
+    length: int
+    causal: bool = False
+
+
+SHAPES: dict[str, Shape] = {
+    "minilm": Shape(
+        BertConfig(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, intermediate_size=1536), 32, 32
+    ),
+    "bert-base": Shape(BertConfig(), 32, 128),
+    "deberta-base": Shape(
+        DebertaV2Config(  # type: ignore[call-arg]
+            vocab_size=128_100, hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
+            relative_attention=True, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True,
+            pos_att_type=["p2c", "c2p"], position_biased_input=False, type_vocab_size=0, max_relative_positions=-1,
+        ),
+        32,
+        128,
+    ),
+    "llama-1b": Shape(
+        LlamaConfig(
+            vocab_size=32_000, hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8,
+            intermediate_size=8192, tie_word_embeddings=True,
+        ),
+        8,
+        512,
+        causal=True,
+    ),
+}  # fmt: skip
+
+
+def measure_overhead(
+    shape: str, *, device: torch.device, rounds: int = 20, naive: bool = True, only: list[str] | None = None
+) -> list[dict[str, Any]]:
+    """One row a side: milliseconds of a whole step, the ratio to plain AdamW, and the bytes it keeps beyond it."""
+    sides = _sides(device, naive=naive)
+    rows: list[dict[str, Any]] = []
+    baseline: float | None = None
+    for chosen in _few_at_a_time([name for name in sides if only is None or name in only or name == "plain"]):
+        runs = {name: _Side(SHAPES[shape], device, sides[name]) for name in chosen}
+        times = take_turns({name: run.step for name, run in runs.items()}, rounds=rounds, warm_up=6, device=device)
+        baseline = times["plain"]["median_ms"]
+        for name, numbers in times.items():
+            if name == "plain" and rows:
+                continue
+            extra = {"ratio": round(numbers["median_ms"] / baseline, 4), "kept_bytes": runs[name].kept_bytes()}
+            rows.append(table_row(name, numbers, shape=shape, **extra, step_bytes=runs[name].step_bytes()))
+        runs.clear()
+        release(device)
+    return rows
+
+
+def _few_at_a_time(names: list[str], count: int = 4) -> list[list[str]]:
+    """Sides share the device's memory with each other: a few at once, plain AdamW among them each time."""
+    others = [name for name in names if name != "plain"]
+    return [["plain", *others[start : start + count]] for start in range(0, max(1, len(others)), count)]
+
+
+Start = Callable[[nn.Module], tuple[torch.optim.Optimizer, Any]]
+
+
+def _sides(device: torch.device, *, naive: bool) -> dict[str, Start]:
+    fused = device.type == "cuda"
+
+    def theirs(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0, fused=fused)
+
+    def ours(model: nn.Module) -> torch.optim.Optimizer:
+        return AdamW(model.parameters(), lr=1e-5, weight_decay=0.0)
+
+    def pruned(optimizer_of: Callable[[nn.Module], torch.optim.Optimizer], **settings: Any) -> Start:
+        def start(model: nn.Module) -> tuple[torch.optim.Optimizer, Pruner]:
+            method = from_dict({**RAMP, **settings})
+            pruner = Pruner(model, method, total_steps=10**9, train_size=TRAIN_SIZE)
+            optimizer = optimizer_of(model)
+            pruner.attach(optimizer)
+            return optimizer, pruner
+
+        return start
+
+    def by_hand(threshold: str) -> Start:
+        def start(model: nn.Module) -> tuple[torch.optim.Optimizer, NaivePruner]:
+            weights = list(Pruner(model, from_dict({"method": "gmp", **RAMP}), total_steps=9).targets.values())
+            return theirs(model), NaivePruner(weights, sparsity=0.9, train_size=TRAIN_SIZE, threshold=threshold)
+
+        return start
+
+    sides: dict[str, Start] = {
+        "plain": lambda model: (theirs(model), None),
+        "plain, mgpp.AdamW": lambda model: (ours(model), None),
+        "mgpp, mgpp.AdamW": pruned(ours, method="mgpp"),
+        "mgpp decoupled, mgpp.AdamW": pruned(ours, method="mgpp", decoupled=True),
+        "mgpp curvature, mgpp.AdamW": pruned(ours, method="mgpp", score="curvature"),
+        "mgpp curvature": pruned(theirs, method="mgpp", score="curvature"),
+        **{name: pruned(theirs, method=name) for name in METHODS if not _samples_gradients(name)},
+    }
+    if naive:
+        sides["mgpp by eager ops and sort"] = by_hand("sort")
+        if device.type == "cuda":
+            sides["mgpp by eager ops and kthvalue"] = by_hand("kthvalue")
+    return sides
+
+
+def _samples_gradients(name: str) -> bool:
+    """Such a method's events are no part of a step: its card says what they cost."""
+    run = Run(total_steps=100, steps_per_epoch=10, train_size=TRAIN_SIZE)
+    return from_dict({"method": name, **RAMP}).recipe(run).samples_gradients
+
+
+class _Side:
+    """A model of its own, trained on one batch over and over."""
+
+    def __init__(self, shape: Shape, device: torch.device, start: Start) -> None:
+        torch.manual_seed(0)
+        kind = AutoModelForCausalLM if shape.causal else AutoModelForSequenceClassification
+        with device:
+            self.model: nn.Module = kind.from_config(shape.config)
+            ids = torch.randint(5, 30_000, (shape.batch, shape.length))
+            labels = ids if shape.causal else torch.zeros(shape.batch, dtype=torch.long)
+        self.model.train()
+        self.batch: dict[str, Tensor] = {"input_ids": ids, "labels": labels}
+        self.device = device
+        self.optimizer, self.pruner = start(self.model)
+
+    def step(self) -> None:
+        with self._autocast():
+            loss = self.model(**self.batch).loss
+        loss.backward()
+        if isinstance(self.pruner, NaivePruner):
+            self.pruner.before_step()
+        self.optimizer.step()
+        if isinstance(self.pruner, NaivePruner):
+            self.pruner.after_step()
+        self.optimizer.zero_grad()
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast("cuda", dtype=torch.bfloat16) if self.device.type == "cuda" else nullcontext()
+
+    def kept_bytes(self) -> int:
+        return self.pruner.memory.bytes if isinstance(self.pruner, Pruner) else 0
+
+    def step_bytes(self) -> int | None:
+        """The most that the optimizer's step and the pruning in it had allocated at once."""
+        with self._autocast():
+            loss = self.model(**self.batch).loss
+        loss.backward()
+
+        def optimize() -> None:
+            if isinstance(self.pruner, NaivePruner):
+                self.pruner.before_step()
+            self.optimizer.step()
+            if isinstance(self.pruner, NaivePruner):
+                self.pruner.after_step()
+
+        return peak_bytes(optimize, self.device)

@@ -1,0 +1,85 @@
+"""Selecting and masking the smallest of many weights: time and memory, against what torch offers."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mgpp import kernels
+from mgpp.bench.naive import cut_of
+from mgpp.bench.timing import peak_bytes, release, table_row, take_turns
+
+SPARSITY = 0.9
+MATRIX = 4096 * 768  # weights come in matrices, as a model has them
+
+
+def measure_selection(
+    *, sizes: list[int], device: torch.device, dtype: torch.dtype = torch.float32, rounds: int = 15
+) -> list[dict[str, Any]]:
+    """For each size: an event after the ramp (the target stands still, all pruned weights have moved a little), one on
+    its way up, and the ways that copy all scores, masking included in all of them."""
+    rows = []
+    for size in sizes:
+        rows += _measure(size, device, dtype, rounds)
+        release(device)
+    return rows
+
+
+def _measure(size: int, device: torch.device, dtype: torch.dtype, rounds: int) -> list[dict[str, Any]]:
+    weights = _weights(size, device, dtype)
+    k = int(SPARSITY * size)
+    scratch: kernels.Scratch = {}
+
+    def regrow() -> None:
+        for weight in weights:
+            weight.add_(1e-6)
+
+    def event() -> None:
+        kernels.zero_smallest_(weights, k, scratch=scratch)
+
+    def rising() -> None:
+        for state in scratch.values():  # as if the target had moved: what the last event knew is of no use
+            if isinstance(state, tuple):
+                state[1].aimed_at = None
+        scratch.pop("cut", None)
+        event()
+
+    def copying(way: str) -> None:
+        cut = cut_of(weights, k, way)
+        for weight in weights:
+            weight.masked_fill_(weight.abs() <= cut, 0.0)
+
+    event()
+    sides: dict[str, Callable[[], object]] = {
+        "after the ramp": event,
+        "on the ramp": rising,
+        "two reads, one write": lambda: _floor(weights),
+    }
+    for way, most in {"topk": 1 << 31, "sort": 1 << 31, "kthvalue": 1 << 28}.items():
+        if size < most and (device.type == "cuda" or size < 1 << 26):
+            sides[way] = partial(copying, way)
+    regrow()
+    times = take_turns(sides, rounds=rounds, warm_up=2, device=device)
+    return [
+        table_row(
+            name, numbers, weights=size, dtype=str(dtype).removeprefix("torch."),
+            extra_bytes=peak_bytes(sides.get(name, event), device) if name != "two reads, one write" else None,
+        )
+        for name, numbers in times.items()
+    ]  # fmt: skip
+
+
+def _weights(size: int, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    generator = torch.Generator(device).manual_seed(0)
+    whole, rest = divmod(size, MATRIX)
+    counts = [MATRIX] * whole + ([rest] if rest else [])
+    return [torch.empty(count, device=device, dtype=dtype).normal_(0, 0.05, generator=generator) for count in counts]
+
+
+def _floor(weights: list[Tensor]) -> None:
+    """What the memory system needs for the traffic of one event: one read, and one read and write."""
+    for weight in weights:
+        weight.sum()
+        weight.mul_(1.0)
