@@ -79,3 +79,22 @@ def test_it_prunes_exactly():
 def test_numbers_that_make_no_sense_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         mgpp.AdamW(Toy().parameters(), **settings)
+
+
+def test_a_parameter_that_stands_still_keeps_its_own_count_of_steps():
+    ours, theirs = Toy(), Toy()
+    optimizers = mgpp.AdamW(ours.parameters(), lr=1e-2), torch.optim.AdamW(theirs.parameters(), lr=1e-2)
+    for model, optimizer in zip((ours, theirs), optimizers, strict=True):
+        data = batches()
+        for step in range(9):
+            model(**next(data))["loss"].backward()
+            if step in (2, 3, 6):
+                model.head.weight.grad = None
+            if step == 4:
+                optimizer.load_state_dict(optimizer.state_dict())
+            optimizer.step()
+            optimizer.zero_grad()
+    counts = [[float(state["step"]) for state in optimizer.state.values()] for optimizer in optimizers]
+    assert counts[0] == counts[1]
+    for name, value in weights_of(theirs).items():
+        torch.testing.assert_close(weights_of(ours)[name], value, rtol=1e-4, atol=1e-5, msg=name)

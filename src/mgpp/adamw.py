@@ -1,5 +1,6 @@
 """AdamW that takes the pruner's work into its own pass over the weights."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -40,26 +41,51 @@ class AdamW(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for index, group in enumerate(self.param_groups):
-            for step, params in self._by_step(group).items():
-                self._take(group, step, params, self._scratch.setdefault(f"group {index}", {}))
+            for counter, params in self._by_counter(group):
+                self._take(group, int(counter), params, self._scratch.setdefault(f"group {index}", {}))
         return loss
 
-    def _by_step(self, group: dict[str, Any]) -> dict[int, list[Tensor]]:
-        """The parameters that have a gradient, by how many steps they will have taken: nearly always one number."""
-        found: dict[int, list[Tensor]] = {}
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            shared: dict[float, Tensor] = {}
+            for param in group["params"]:
+                if self.state[param]:
+                    count = float(self.state[param]["step"])
+                    self.state[param]["step"] = shared.setdefault(count, torch.tensor(count))
+
+    def _by_counter(self, group: dict[str, Any]) -> list[tuple[Tensor, list[Tensor]]]:
+        """The parameters that have a gradient, by the counter of their steps, which is one more now.
+
+        Parameters that have always moved together share a counter: nearly always there is one, and one launch. It lies
+        on the CPU, as in torch's AdamW, so reading it waits for no device.
+        """
+        moving: dict[int, list[Tensor]] = {}
+        counters: dict[int, Tensor] = {}
+        sharing: Counter[int] = Counter()
+        fresh = torch.zeros(())
         for param in group["params"]:
-            if param.grad is None:
-                continue
-            if param.grad.is_sparse:
-                raise RuntimeError("AdamW takes no sparse gradients: use torch.optim.SparseAdam for that embedding")
             state = self.state[param]
+            if param.grad is not None and not state:
+                if param.grad.is_sparse:
+                    raise RuntimeError("AdamW takes no sparse gradients: use torch.optim.SparseAdam for that embedding")
+                state["step"] = fresh
+                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(param), torch.zeros_like(param)
             if not state:
-                state["step"] = torch.zeros(())  # on the CPU, as torch's AdamW has it: reading it waits for no device
-                state["exp_avg"] = torch.zeros_like(param)
-                state["exp_avg_sq"] = torch.zeros_like(param)
-            state["step"] += 1
-            found.setdefault(int(state["step"]), []).append(param)
-        return found
+                continue
+            counter = state["step"]
+            sharing[id(counter)] += 1
+            if param.grad is not None:
+                counters[id(counter)] = counter
+                moving.setdefault(id(counter), []).append(param)
+        return [(self._advance(counters[key], params, sharing[key]), params) for key, params in moving.items()]
+
+    def _advance(self, counter: Tensor, params: list[Tensor], sharing: int) -> Tensor:
+        if len(params) < sharing:  # the others stand still
+            counter = counter.clone()
+            for param in params:
+                self.state[param]["step"] = counter
+        return counter.add_(1)
 
     def _take(self, group: dict[str, Any], step: int, params: list[Tensor], scratch: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]

@@ -67,7 +67,7 @@ def test_the_fused_step_is_the_twins(pull, dtype, device):
     lists = step_tensors(dtype, device)
     expected = [[tensor.clone() for tensor in tensors_] for tensors_ in lists]
     plain_adamw.adamw_(*expected, TARGETS, ADAM, pull)
-    fast_adamw.adamw_(*lists, TARGETS, ADAM, pull, scratch={})
+    fast_adamw.adamw_(fast_adamw.lay_out(lists, TARGETS, {}), ADAM, pull)
     # Near the half-width an ulp of the log-odds is 2e-6 of g, and v has its square.
     tolerance = {"rtol": 1e-4, "atol": 1e-5} if pull is not None and dtype == torch.float32 else {}
     for index in (0, 2, 3):
@@ -96,7 +96,8 @@ def test_an_event_counted_during_the_step_is_the_event_counted_after_it(dtype, d
     selection = select.Selection(mine, mine, mine)
     select.zero_smallest_(selection, mine, k)
     for _ in range(2):
-        fast_adamw.adamw_(*lists, TARGETS, ADAM, PULLS["coupled"], scratch={}, selection=selection, score="magnitude")
+        groups = fast_adamw.lay_out(lists, TARGETS, {})
+        fast_adamw.adamw_(groups, ADAM, PULLS["coupled"], selection=selection, score="magnitude")
         expected = [tensor.clone() for tensor in mine]
         cut = plain_zero_smallest_(expected, k)
         outcome = select.zero_smallest_(selection, mine, k, counted=True)

@@ -132,13 +132,16 @@ def adamw_(
     scratch: Scratch,
 ) -> None:
     """See mgpp.functional.adamw.adamw_."""
-    if not fused(weights, grads, means, squares):
+    groups = None
+    if weights[0].is_cuda and _has_triton():
+        from mgpp.kernels import adamw
+
+        groups = adamw.lay_out((weights, grads, means, squares), targets, scratch)
+    if groups is None:
         plain_adamw.adamw_(weights, grads, means, squares, targets, adam, pull)
         return
-    from mgpp.kernels import adamw
-
     more = {} if count is None else {"selection": count.selection, "score": count.score}
-    adamw.adamw_(weights, grads, means, squares, targets, adam, pull, scratch=scratch, **more)
+    adamw.adamw_(groups, adam, pull, **more)
     if count is not None:
         count.done += sum(targets)
 

@@ -1,6 +1,7 @@
 """AdamW, the prior and an event's count in one pass over the tensors. Twin: mgpp.functional.adamw.adamw_."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from mgpp.functional.adamw import Adam, Pull
 from mgpp.functional.prior import log_odds
-from mgpp.kernels.dtypes import TRITON, by_dtype
+from mgpp.kernels.dtypes import TRITON, by_dtype, supports
 from mgpp.kernels.prior import spike_and_slab
 from mgpp.kernels.select import WINDOW, Selection
 from mgpp.kernels.select_kernels import (
@@ -22,7 +23,7 @@ from mgpp.kernels.select_kernels import (
     record_count,
     unpack,
 )
-from mgpp.kernels.table import BLOCK, address, find_tensor, span_of, table_for
+from mgpp.kernels.table import BLOCK, Table, address, find_tensor, span_of, table_for
 
 
 @triton.jit
@@ -108,40 +109,60 @@ def _adamw_kernel(
         record_count(counted, state, window, NARROW)
 
 
+@dataclass(frozen=True)
+class Group:
+    """The tensors of the same dtypes, laid out for one launch."""
+
+    dtypes: tuple[torch.dtype, ...]
+    table: Table
+    addresses: list[Tensor]
+    is_target: Tensor
+    count: int
+
+
+def lay_out(lists: Sequence[Sequence[Tensor]], targets: Sequence[bool], scratch: dict[str, Any]) -> list[Group] | None:
+    """The launches these tensors need, kept in `scratch` while none of them moves; None if they cannot be taken."""
+    now = ([[tensor.data_ptr() for tensor in tensors] for tensors in lists], list(targets))
+    known = scratch.get("adamw")
+    if known is None or known[0] != now:
+        known = scratch["adamw"] = (now, _groups(lists, targets, scratch) if supports(*lists) else None)
+    groups: list[Group] | None = known[1]
+    return groups
+
+
+def _groups(lists: Sequence[Sequence[Tensor]], targets: Sequence[bool], scratch: dict[str, Any]) -> list[Group]:
+    groups = []
+    for dtypes, indices in by_dtype(*lists).items():
+        mine = [[tensors[i] for i in indices] for tensors in lists]
+        table = table_for(f"adamw {dtypes}", mine[0], scratch)
+        addresses = [table.addresses(str(role), tensors) for role, tensors in enumerate(mine)]
+        flags = torch.tensor([bool(targets[i]) for i in indices], dtype=torch.int32, device=table.device)
+        groups.append(Group(dtypes, table, addresses, flags, len(indices)))
+    return groups
+
+
 def adamw_(
-    weights: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    means: Sequence[Tensor],
-    squares: Sequence[Tensor],
-    targets: Sequence[bool],
+    groups: Sequence[Group],
     adam: Adam,
     pull: Pull | None = None,
     *,
-    scratch: dict[str, Any],
     selection: Selection | None = None,
     score: str = "none",
 ) -> None:
-    """One launch for each combination of dtypes. With a `selection`, the targets' new scores are counted into its
-    window on the way, so that the event that follows need not read them once more. Gradients are left as they are."""
+    """One launch a group. With a `selection`, the targets' new scores are counted into its window on the way, so that
+    the event that follows need not read them once more. Gradients are left as they are."""
     c1, c2 = (0.0, 0.0) if pull is None else log_odds(**pull.shape)
-    for dtypes, indices in by_dtype(weights, grads, means, squares).items():
-        lists = [[tensors[i] for i in indices] for tensors in (weights, grads, means, squares)]
-        table = table_for(f"adamw {dtypes}", lists[0], scratch)
-        flags = scratch.setdefault(f"adamw targets {dtypes}", {})
-        wanted = tuple(bool(targets[i]) for i in indices)
-        if wanted not in flags:
-            flags[wanted] = torch.tensor(wanted, dtype=torch.int32, device=table.device)
-        counting = selection is not None
+    for group in groups:
+        table, dtypes = group.table, group.dtypes
         counters = (selection.state, selection.low, selection.window) if selection is not None else (table.sizes,) * 3
         _adamw_kernel[(table.programs(),)](
-            *(table.addresses(role, tensors) for role, tensors in zip("wgms", lists, strict=True)),
-            table.sizes, table.first_chunk, len(indices), table.chunks, flags[wanted], *counters,
+            *group.addresses, table.sizes, table.first_chunk, group.count, table.chunks, group.is_target, *counters,
             adam.lr, adam.beta1, adam.beta2, adam.eps, adam.weight_decay, adam.correction1, adam.correction2,
             0.0 if pull is None else pull.scale, c1, c2,
             0.0 if pull is None else 1 / pull.spike_var, 0.0 if pull is None else 1 / pull.slab_var,
             WEIGHT=TRITON[dtypes[0]], GRAD=TRITON[dtypes[1]], MEAN=TRITON[dtypes[2]], SQUARE=TRITON[dtypes[3]],
             PRIOR="none" if pull is None else "decoupled" if pull.decoupled else "coupled",
-            SCORE=score if counting else "none",
+            SCORE=score if selection is not None else "none",
             SHIFT=selection.shift if selection is not None else 0, WINDOW=WINDOW,
             NARROW=selection is not None and selection.narrow,
             LEAST=6e-8 if dtypes[0] == torch.float16 else 1e-37,

@@ -172,12 +172,19 @@ def zero_smallest_(
 class _Launch:
     def __init__(self, selection: Selection, lists: Sequence[Sequence[Tensor]], score: str, factors: Tensor) -> None:
         self.selection, self.lists, self.score, self.factors = selection, lists, score, factors
+        self._laid_out: dict[int, tuple] = {}
 
     def _arguments(self, group: Group, roles: Sequence[int]) -> tuple:
-        addresses = [group.table.addresses(str(role), [self.lists[role][i] for i in group.indices]) for role in roles]
-        factors = self.factors if len(self.selection.groups) == 1 else self.factors[group.number]
-        table = group.table
-        return (*addresses, factors, table.sizes, table.first_chunk, len(group.indices), table.chunks)
+        if id(group) not in self._laid_out:  # once an event: a launch every few microseconds has no time for more
+            mine = [[tensors[i] for i in group.indices] for tensors in self.lists]
+            factors = self.factors if len(self.selection.groups) == 1 else self.factors[group.number]
+            table = group.table
+            self._laid_out[id(group)] = (
+                [table.addresses(str(role), tensors) for role, tensors in enumerate(mine)],
+                (factors, table.sizes, table.first_chunk, len(group.indices), table.chunks),
+            )
+        addresses, rest = self._laid_out[id(group)]
+        return (*(addresses[role] for role in roles), *rest)
 
     def _constants(self, group: Group, **more: object) -> dict[str, object]:
         first, second = (TRITON[dtype] for dtype in group.dtypes[1:])
