@@ -524,3 +524,10 @@ def test_total_counts_tied_and_frozen_parameters_once() -> None:
 def test_a_glob_stands_for_the_same_weight_in_every_block() -> None:
     assert as_glob("decoder.block.11.layer.0.q.weight") == "decoder.block.*.layer.*.q.weight"
     assert as_glob("0.fc2.weight") == "*.fc2.weight"
+
+
+def test_a_model_with_an_adapter_is_refused_until_it_is_merged():
+    model = BertModel(BertConfig(num_hidden_layers=1, hidden_size=8, num_attention_heads=2, intermediate_size=16))
+    model.peft_config = {"default": object()}
+    with pytest.raises(ValueError, match="merge_and_unload"):
+        find_targets(model)

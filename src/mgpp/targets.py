@@ -34,6 +34,9 @@ def find_targets(
     output matrix would also be a hole in a token's vector.
     """
     model = unwrap(model)
+    if getattr(model, "peft_config", None) or getattr(model, "_hf_peft_config_loaded", False):
+        # The adapter's small matrices are the only trainable ones: zeros in them are no zeros of the model.
+        raise ValueError("the model carries a PEFT adapter: merge it first (model.merge_and_unload()), then prune")
     everything = _linear_weights(model)
     if include:
         chosen = _matching(everything, include, option="include")
