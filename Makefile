@@ -17,9 +17,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# On a machine with its own CUDA build of torch: uses that Python as it is, installs nothing.
+# On a machine with its own CUDA build of torch: uses that Python as it is (it needs pytest and hypothesis), installs
+# nothing, and runs all that a device can change.
 test-gpu:
-	PYTHONPATH=src $(PYTHON) -m pytest -p no:cacheprovider tests --device cuda
+	PYTHONPATH=src:. $(PYTHON) -m pytest -p no:cacheprovider --device cuda \
+		tests/test_gpu.py tests/kernels tests/functional tests/methods
 
 # torch first and alone: its pinned build must be in place before another package's looser range is read.
 $(READY): pyproject.toml constraints.txt

@@ -105,6 +105,11 @@ class PruningCallback(TrainerCallback):
             logs["sparsity"] = self.pruner.last_record["sparsity"]
             logs["cut"] = self.pruner.last_record["cut"]
 
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        # On a GPU a gradient that was not finite is noticed late: before a save, so that the last good one stands.
+        if self.pruner is not None and control.should_save:
+            self.pruner.settle()
+
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         # Written last, and in one move: a checkpoint that has this file is whole.
         if self.pruner is not None and state.is_world_process_zero:
