@@ -168,7 +168,8 @@ def test_a_loss_that_is_not_finite_is_noticed_before_a_save():
     data = batch()
     step(model, optimizer, data)
     (nn.functional.cross_entropy(model(data[0]), data[1]) * float("nan")).backward()
-    with pytest.raises(FloatingPointError, match="step 2"):  # at once if the number has arrived, else before a save
+    # At once if the number has arrived, else before a save.
+    with pytest.raises(FloatingPointError, match="step 2"):  # noqa: PT012
         optimizer.step()
         pruner.state_dict()
 

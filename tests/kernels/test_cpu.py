@@ -41,6 +41,25 @@ def test_small_moves_are_served_by_the_prediction_and_large_ones_are_not(share):
     assert not served[3]
 
 
+@pytest.mark.parametrize("step", [1e-6, 1e-3, 0.5])
+def test_another_score_is_served_as_well(step):
+    shapes = [(300, 200), (77,)]
+    weights, first, second = ([torch.randn(shape) for shape in shapes] for _ in range(3))
+    inputs = [(a.abs_(), b.abs_()) for a, b in zip(first, second, strict=True)]
+    scratch: dict = {}
+    for _ in range(4):
+        expected = [weight.clone() for weight in weights]
+        cut = plain.zero_smallest_(expected, 50_000, score=lambda w, a, b: a * b, inputs=inputs)
+        taken = cpu.zero_smallest_(
+            weights, 50_000, score=lambda w, a, b: a * b, inputs=inputs, by_size=False, scratch=scratch
+        )
+        assert taken == cut
+        for actual, wanted in zip(weights, expected, strict=True):
+            torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
+        for a, _ in inputs:
+            a.mul_(1 + step * torch.rand(a.shape))
+
+
 def test_ties_at_the_predicted_cut_go_by_position():
     weights = [torch.full((500,), 0.5), torch.linspace(0.1, 0.9, 1001)]
     scratch: dict = {}

@@ -172,8 +172,9 @@ def zero_smallest_(
         return select.zero_smallest_(
             selection, weights, k, score=str(kernel), first=first, second=second, factors=factors, counted=counted
         )
-    if kernel == "magnitude" and cpu.supports(weights):
-        return cpu.zero_smallest_(weights, k, scratch=scratch)
+    if kernel is not None and cpu.supports(weights):
+        by_size = kernel == "magnitude"
+        return cpu.zero_smallest_(weights, k, score=score, inputs=inputs, by_size=by_size, scratch=scratch)
     return plain_select.zero_smallest_(weights, k, score=score, inputs=inputs)
 
 

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from mgpp.functional.chunks import chunks
 from mgpp.functional.prior import log_odds
-from mgpp.functional.select import Cut
+from mgpp.functional.score import magnitude
+from mgpp.functional.select import Cut, Score, zero_below_
 from mgpp.functional.select import zero_smallest_ as by_radix_
 
-BAND = 2e-3  # on either side, relative
-MOST = 1 << 16  # values gathered; more than that are ties, or a band that is too wide for them
+# The band on either side of the last cut, relative: four times the cut's last move, within these bounds.
+LEAST_BAND, MOST_BAND = 5e-4, 2e-2
 
 
 @dataclass(frozen=True)
@@ -61,50 +62,69 @@ def add_prior_gradient_(
             g.add_(w, alpha=scale / slab_var)
 
 
-def zero_smallest_(weights: Sequence[Tensor], k: int, *, scratch: dict[str, Any]) -> Cut | Taken:
-    """Twin: mgpp.functional.select.zero_smallest_, by magnitude."""
-    known = scratch.get("cut")
-    near = _Band(known).look(weights, k) if known is not None and known > 0 else None
-    if near is None or near.at.ties:
-        cut = by_radix_(weights, k)
-        scratch["cut"] = cut.value
-        return cut
+def zero_smallest_(
+    weights: Sequence[Tensor],
+    k: int,
+    *,
+    score: Score = magnitude,
+    inputs: Sequence[Sequence[Tensor]] | None = None,
+    by_size: bool = True,
+    scratch: dict[str, Any],
+) -> Cut | Taken:
+    """Twin: mgpp.functional.select.zero_smallest_, for scores that are not negative. `by_size`: `score` is |w|."""
+    near, move = scratch.get("cut", (0.0, LEAST_BAND))
+    found = _Band(near, 4 * move).look(weights, k, score, inputs) if near > 0 else None
+    if found is None or found.at.ties:
+        cut: Cut | Taken = by_radix_(weights, k, score=score, inputs=inputs)
+    elif by_size:
+        cut = found
+        _zero_below_(weights, found.at.value)
+    else:
+        cut = found.at
+        zero_below_(weights, found.at, score=score, inputs=inputs)
+    value = cut.value if isinstance(cut, Cut) else cut.at.value
+    scratch["cut"] = (value, abs(value - near) / value if near > 0 and value > 0 else LEAST_BAND)
+    return cut
+
+
+def _zero_below_(weights: Sequence[Tensor], cut: float) -> None:
     # hardshrink keeps |w| > λ: with λ the float just under the cut that is |w| >= cut. It is one vectorised pass, where
     # a comparison and masked_fill_ take seven times as long.
-    just_under = float(torch.nextafter(torch.tensor(near.at.value), torch.tensor(0.0)))
+    just_under = float(torch.nextafter(torch.tensor(cut), torch.tensor(0.0)))
     for weight in weights:
         for (piece,) in chunks(weight):
             torch.hardshrink(piece, just_under, out=piece)
-    scratch["cut"] = near.at.value
-    return near
 
 
 class _Band:
-    def __init__(self, near: float) -> None:
-        self.low, self.high = near * (1 - BAND), near * (1 + BAND)
+    def __init__(self, near: float, width: float) -> None:
+        width = min(max(width, LEAST_BAND), MOST_BAND)
+        self.low, self.high = near * (1 - width), near * (1 + width)
 
-    def look(self, weights: Sequence[Tensor], k: int) -> Taken | None:
+    def look(
+        self, weights: Sequence[Tensor], k: int, score: Score, inputs: Sequence[Sequence[Tensor]] | None
+    ) -> Taken | None:
         """The cut under which k weights lie, if it is inside the band."""
         below: list[int] = []
         inside: list[Tensor] = []
-        for weight in weights:
-            under, found = self._count(weight)
+        for weight, beside in zip(weights, inputs if inputs is not None else [()] * len(weights), strict=True):
+            under, found = self._count(score, weight, *beside)
             below.append(under)
             inside.append(found)
         left = k - sum(below)
         values = torch.cat(inside).sort().values
-        if not 0 <= left < values.numel() or values.numel() > MOST:
+        if not 0 <= left < values.numel():
             return None
         value = values[left]
         under = int(torch.searchsorted(values, value))
         zeros = [count + int((found < value).sum()) for count, found in zip(below, inside, strict=True)]
         return Taken(Cut(value=float(value), below=k - left + under, ties=left - under), zeros)
 
-    def _count(self, weight: Tensor) -> tuple[int, Tensor]:
+    def _count(self, score: Score, *tensors: Tensor) -> tuple[int, Tensor]:
         below, inside = 0, []
-        for (piece,) in chunks(weight):
-            size = piece.abs()
+        for piece in chunks(*tensors):
+            size = score(*piece)
             under, up_to = size < self.low, size < self.high
             below += int(torch.count_nonzero(under))
             inside.append(size[under ^ up_to])
-        return below, torch.cat(inside) if inside else weight.new_empty(0)
+        return below, torch.cat(inside) if inside else tensors[0].new_empty(0)
