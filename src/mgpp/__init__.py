@@ -1,6 +1,7 @@
 """Prune pretrained transformers while they fine-tune, with a mixture Gaussian prior."""
 
 from mgpp.adamw import AdamW
+from mgpp.distillation import DistillationTrainer
 from mgpp.layers import LowRankSparse, load_pretrained, merge_
 from mgpp.methods import (
     GMP,
@@ -30,6 +31,7 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "AdamW",
+    "DistillationTrainer",
     "GradientSampler",
     "LoSparse",
     "LowRankSparse",

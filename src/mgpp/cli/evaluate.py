@@ -8,8 +8,19 @@ from rich.console import Console
 from rich.table import Table
 
 from mgpp import run
+from mgpp.cli.options import (
+    AsJson,
+    Device,
+    EvalBatchSize,
+    EvalSplit,
+    Exclude,
+    Include,
+    Label,
+    MaxLength,
+    Text,
+    TextPair,
+)
 from mgpp.cli.progress import TrainingBar
-from mgpp.cli.prune import AsJson, Device, EvalBatchSize, EvalSplit, Exclude, Include, Label, MaxLength, Text, TextPair
 from mgpp.tasks import TextData
 
 

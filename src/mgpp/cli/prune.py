@@ -9,40 +9,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mgpp.cli import options
+from mgpp.cli.options import DEFAULTS, AsJson
 from mgpp.cli.progress import TrainingBar
 from mgpp.methods import METHODS, Method, from_dict
 from mgpp.run import RunConfig, run
 
-DEFAULTS: dict[str, Any] = {field: value.default for field, value in RunConfig.__dataclass_fields__.items()}
-
-Text = Annotated[
-    str | None, typer.Option("--text", help="Column of the text; found by itself where it has a usual name.")
-]
-TextPair = Annotated[str | None, typer.Option("--text-pair", help="Column of the second text of a pair.")]
-Label = Annotated[str, typer.Option("--label", help="Column of the label: ints from 0, strings, or floats.")]
-EvalSplit = Annotated[str | None, typer.Option("--eval-split", help="Split to score on, if not validation.")]
-MaxLength = Annotated[int, typer.Option("--max-length", help="Tokens a text is cut to.")]
-EvalBatchSize = Annotated[int, typer.Option("--eval-batch-size", help="Rows scored at a time.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-Include = Annotated[
-    list[str] | None, typer.Option("--include", help="Prune only weights that match this glob. May be repeated.")
-]
-Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", help="Leave weights that match this glob dense. May be repeated.")
-]
-
 
 def prune(
-    model: Annotated[str, typer.Argument(help="Model folder or hub id.", show_default=False)],
-    data: Annotated[
-        str,
-        typer.Argument(
-            help="Hub name, a parquet, CSV or JSONL file, or a folder with train.* and validation.*.",
-            show_default=False,
-        ),
-    ],
-    output: Annotated[str, typer.Option("--output", "-o", help="Folder to write.", show_default=False)],
+    model: options.Model,
+    data: options.Data,
+    output: options.Output,
     sparsity: Annotated[
         float | None, typer.Option("--sparsity", "-s", help="Fraction of weights to remove, such as 0.9.")
     ] = None,
@@ -55,50 +32,41 @@ def prune(
             "--set", metavar="KEY=VALUE", help="A setting of the method: start=0.1, end=2000, spike_var=1e-9."
         ),
     ] = None,
-    epochs: Annotated[float, typer.Option("--epochs")] = DEFAULTS["epochs"],
-    max_steps: Annotated[int | None, typer.Option("--max-steps", help="Optimizer steps, instead of epochs.")] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size")] = DEFAULTS["batch_size"],
-    accumulate: Annotated[int, typer.Option("--accumulate", help="Batches to one optimizer step.")] = 1,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", "--lr")] = DEFAULTS["learning_rate"],
-    lr_end: Annotated[
-        float, typer.Option("--lr-end", help="The learning rate falls linearly to this share of itself.")
-    ] = DEFAULTS["lr_end"],
-    warm_up: Annotated[
-        float, typer.Option("--warm-up", help="Share of the run over which the learning rate rises.")
-    ] = DEFAULTS["warm_up"],
-    max_grad_norm: Annotated[float, typer.Option("--max-grad-norm", help="0 for no clipping.")] = DEFAULTS[
-        "max_grad_norm"
-    ],
-    weight_decay: Annotated[float, typer.Option("--weight-decay")] = DEFAULTS["weight_decay"],
-    optimizer: Annotated[
-        str, typer.Option("--optimizer", help="As the Trainer names them; adamw_torch is fused on CUDA.")
-    ] = DEFAULTS["optimizer"],
-    precision: Annotated[str, typer.Option("--precision", help="fp32, bf16 or fp16.")] = DEFAULTS["precision"],
-    device: Device = DEFAULTS["device"],
+    epochs: options.Epochs = DEFAULTS["epochs"],
+    max_steps: options.MaxSteps = None,
+    batch_size: options.BatchSize = DEFAULTS["batch_size"],
+    accumulate: options.Accumulate = DEFAULTS["accumulate"],
+    learning_rate: options.LearningRate = DEFAULTS["learning_rate"],
+    lr_end: options.LrEnd = DEFAULTS["lr_end"],
+    warm_up: options.WarmUp = DEFAULTS["warm_up"],
+    max_grad_norm: options.MaxGradNorm = DEFAULTS["max_grad_norm"],
+    weight_decay: options.WeightDecay = DEFAULTS["weight_decay"],
+    optimizer: options.Optimizer = DEFAULTS["optimizer"],
+    precision: options.Precision = DEFAULTS["precision"],
+    device: options.Device = DEFAULTS["device"],
     seed: Annotated[int, typer.Option("--seed")] = DEFAULTS["seed"],
-    max_length: MaxLength = DEFAULTS["max_length"],
-    group_by_length: Annotated[
-        bool, typer.Option("--group-by-length", help="Batches of rows of like length: less padding.")
-    ] = False,
-    text: Text = None,
-    text_pair: TextPair = None,
-    label: Label = DEFAULTS["label"],
-    eval_data: Annotated[str | None, typer.Option("--eval-data", help="Rows to score on, from elsewhere.")] = None,
-    eval_split: EvalSplit = None,
-    holdout: Annotated[
-        float, typer.Option("--holdout", help="Share of the training rows held out where no others are given.")
-    ] = DEFAULTS["holdout"],
-    new_head: Annotated[
-        bool, typer.Option("--new-head", help="Replace the model's classification head where it does not fit.")
-    ] = False,
-    include: Include = None,
-    exclude: Exclude = None,
-    eval_batch_size: EvalBatchSize = DEFAULTS["eval_batch_size"],
+    teacher: Annotated[
+        str | None,
+        typer.Option("--teacher", help="Folder or hub id of a fine-tuned model that this one learns from, too."),
+    ] = None,
+    distil_temperature: options.DistilTemperature = DEFAULTS["distil_temperature"],
+    distil_weight: options.DistilWeight = DEFAULTS["distil_weight"],
+    distil_hidden: options.DistilHidden = DEFAULTS["distil_hidden"],
+    max_length: options.MaxLength = DEFAULTS["max_length"],
+    group_by_length: options.GroupByLength = False,
+    text: options.Text = None,
+    text_pair: options.TextPair = None,
+    label: options.Label = DEFAULTS["label"],
+    eval_data: options.EvalData = None,
+    eval_split: options.EvalSplit = None,
+    holdout: options.Holdout = DEFAULTS["holdout"],
+    new_head: options.NewHead = False,
+    include: options.Include = None,
+    exclude: options.Exclude = None,
+    eval_batch_size: options.EvalBatchSize = DEFAULTS["eval_batch_size"],
     eval_steps: Annotated[int | None, typer.Option("--eval-steps", help="Score during training, too.")] = None,
-    logging_steps: Annotated[int, typer.Option("--logging-steps")] = DEFAULTS["logging_steps"],
-    save_steps: Annotated[int, typer.Option("--save-steps", help="Steps from checkpoint to checkpoint.")] = DEFAULTS[
-        "save_steps"
-    ],
+    logging_steps: options.LoggingSteps = DEFAULTS["logging_steps"],
+    save_steps: options.SaveSteps = DEFAULTS["save_steps"],
     workers: Annotated[int, typer.Option("--workers", help="Processes that load data.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint in the folder.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,

@@ -39,10 +39,22 @@ def _summary(result: Mapping[str, Any]) -> str:
     what = f"`{result['config']['model']}` fine-tuned on `{result['config']['data']}`"
     if result["method"] is None:
         return f"# {name}, fine-tuned\n\n{what}. Not pruned."
+    done = f"{what} and pruned on the way with {result['method']['method'].upper()}"
+    if result["added"]:
+        return f"# {name}, {result['sparsity']:.1%} fewer weights\n\n{done}. {_merged(result)}"
     return (
-        f"# {name}, {result['sparsity']:.1%} sparse\n\n{what} and pruned on the way with "
-        f"{result['method']['method'].upper()}: {result['zeros']:,} of {result['prunable']:,} prunable weights are "
-        "zero. Embeddings, biases, norms and the head are dense. An ordinary checkpoint: it stores its zeros."
+        f"# {name}, {result['sparsity']:.1%} sparse\n\n{done}: {result['zeros']:,} of {result['prunable']:,} prunable "
+        "weights are zero. Embeddings, biases, norms and the head are dense. An ordinary checkpoint: it stores its "
+        "zeros."
+    )
+
+
+def _merged(result: Mapping[str, Any]) -> str:
+    return (
+        f"Its layers were sums of a low-rank part ({result['added']:,} numbers) and a sparse one ({result['zeros']:,} "
+        f"of {result['prunable']:,} weights zero): together {result['sparsity']:.1%} fewer numbers than before. They "
+        "are merged here (mgpp.merge_), so that from_pretrained loads an ordinary checkpoint: the sparse part's zeros "
+        "are not zeros in it, and the sparsities below are those before merging."
     )
 
 
@@ -74,6 +86,8 @@ def _training(result: Mapping[str, Any]) -> str:
     config = result["config"]
     names = ("learning_rate", "lr_end", "warm_up", "max_grad_norm", "batch_size", "accumulate", "precision", "seed")
     rows = [f"| {name} | {config[name]} |" for name in names]
+    if result["teacher"] is not None:
+        rows += [f"| teacher's {name} | {value} |" for name, value in result["teacher"].items()]
     head = ["## Training", "", "| setting | value |", "|---|---|"]
     return "\n".join([*head, f"| steps | {result['steps']} |", f"| rows | {result['train_rows']} |", *rows])
 

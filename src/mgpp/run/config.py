@@ -1,6 +1,7 @@
 """Everything that decides how a run comes out, in one frozen place."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -20,7 +21,8 @@ class RunConfig:
     """One fine-tuning run: `model` on `data`, pruned by `method` (None: dense), into the folder `output`.
 
     The learning rate warms up over `warm_up` of the run, then falls linearly to `lr_end` times itself. Gradients are
-    clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`.
+    clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`. With a
+    `teacher` the model learns (1 - `distil_weight`) from the labels and `distil_weight` from its answers.
     """
 
     model: str
@@ -52,6 +54,11 @@ class RunConfig:
     device: Device = "auto"
     seed: int = 0
 
+    teacher: str | None = None
+    distil_temperature: float = 2.0
+    distil_weight: float = 0.5
+    distil_hidden: float = 0.0
+
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
@@ -70,6 +77,7 @@ class RunConfig:
             self._require(name, _is_finite(getattr(self, name)) and getattr(self, name) >= 0, "a number, at least 0")
         for name in ("epochs", "learning_rate"):
             self._require(name, _is_finite(getattr(self, name)) and getattr(self, name) > 0, "a number greater than 0")
+        self._require_distillation()
         self._require("lr_end", 0 <= self.lr_end <= 1, "a share of the learning rate, in [0, 1]")
         self._require("warm_up", 0 <= self.warm_up < 1, "a share of the run, in [0, 1)")
         self._require("holdout", 0 < self.holdout < 1, "a share of the training rows, in (0, 1)")
@@ -81,6 +89,16 @@ class RunConfig:
                 f"save_steps={self.save_steps} is no multiple of logging_steps={self.logging_steps}: a resumed run "
                 "would then log other losses; change one of them"
             )
+
+    def _require_distillation(self) -> None:
+        temperature = self.distil_temperature
+        self._require("distil_temperature", _is_finite(temperature) and temperature > 0, "a number greater than 0")
+        self._require("distil_weight", 0 <= self.distil_weight <= 1, "the teacher's share of the loss, in [0, 1]")
+        hidden = self.distil_hidden
+        self._require("distil_hidden", _is_finite(hidden) and hidden >= 0, "a number, at least 0")
+        for name in ("distil_temperature", "distil_weight", "distil_hidden"):
+            if self.teacher is None and getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                raise ValueError(f"{name}={getattr(self, name)} and no teacher: give one (--teacher), or leave it out")
 
     def _require(self, name: str, holds: bool, what: str) -> None:
         if not holds:
@@ -95,6 +113,13 @@ class RunConfig:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         method = None if self.method is None else methods.to_dict(self.method)
         return {**plain, "method": method, "include": list(self.include), "exclude": list(self.exclude)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "RunConfig":
+        """What `to_dict` wrote."""
+        method = None if plain["method"] is None else methods.from_dict(plain["method"])
+        globs = {name: tuple(plain[name]) for name in ("include", "exclude")}
+        return cls(**{**plain, "method": method, **globs})
 
 
 def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:

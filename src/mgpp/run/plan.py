@@ -1,7 +1,9 @@
 """A run laid out to the last number before anything is trained or written: what does not fit fails here."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,13 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from mgpp import methods
+from mgpp.distillation import DistillationTrainer
 from mgpp.methods.times import Run
 from mgpp.run.config import RunConfig
 from mgpp.run.sampling import LengthGrouped
+from mgpp.run.teacher import find_teacher
 from mgpp.tasks import Task, training_task
+from mgpp.tasks.pretrained import Pretrained
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Plan:
     task: Task
     args: TrainingArguments
     length: Run
+    teacher: Pretrained | None = None
 
     @property
     def method(self) -> dict[str, Any]:
@@ -43,7 +49,7 @@ def make_plan(config: RunConfig, folder: Path) -> Plan:
     assert task.train is not None
     length = _length(config, args, rows=len(task.train))
     args.warmup_steps = min(round(config.warm_up * length.total_steps), length.total_steps - 1)
-    plan = Plan(config, task, args, length)
+    plan = Plan(config, task, args, length, find_teacher(config, task.tokenizer))
     _ = plan.method  # a schedule that does not fit the run raises
     return plan
 
@@ -98,15 +104,26 @@ def _length(config: RunConfig, args: TrainingArguments, *, rows: int) -> Run:
 
 
 class _LengthGroupedTrainer(Trainer):
+    """Before another Trainer in a class's bases, it changes that one's order of rows."""
+
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGrouped:
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
         lengths = [len(ids) for ids in rows["input_ids"]]
         return LengthGrouped(lengths, batch_size=self.args.train_batch_size, seed=self.args.seed)
 
 
-def make_trainer(plan: Plan, model: torch.nn.Module, callbacks: list[TrainerCallback]) -> Trainer:
-    kind = _LengthGroupedTrainer if plan.config.group_by_length else Trainer
-    trainer = kind(
+class _LengthGroupedDistillation(_LengthGroupedTrainer, DistillationTrainer):
+    pass
+
+
+def make_trainer(
+    plan: Plan,
+    model: torch.nn.Module,
+    callbacks: list[TrainerCallback],
+    *,
+    teacher: torch.nn.Module | None = None,
+) -> Trainer:
+    trainer = _trainer_of(plan.config, teacher)(
         model=model,
         args=plan.args,
         train_dataset=plan.task.train,
@@ -116,5 +133,20 @@ def make_trainer(plan: Plan, model: torch.nn.Module, callbacks: list[TrainerCall
         processing_class=plan.task.tokenizer,
         callbacks=callbacks,
     )
+    # Else the Trainer takes the loss for one that the model has divided by the rows of all accumulated batches. Most
+    # classifiers have not, and their gradient would grow with --accumulate: past the clip, and the prior beside it.
+    trainer.model_accepts_loss_kwargs = False
     trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to the result
     return trainer
+
+
+def _trainer_of(config: RunConfig, teacher: torch.nn.Module | None) -> Callable[..., Trainer]:
+    if teacher is None:
+        return _LengthGroupedTrainer if config.group_by_length else Trainer
+    return partial(
+        _LengthGroupedDistillation if config.group_by_length else DistillationTrainer,
+        teacher=teacher,
+        temperature=config.distil_temperature,
+        weight=config.distil_weight,
+        hidden_weight=config.distil_hidden,
+    )

@@ -10,12 +10,15 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 
+from mgpp.layers import merge_
+from mgpp.pruner import prepare
 from mgpp.run.card import write_card
 from mgpp.run.config import RunConfig
 from mgpp.run.evaluation import scores
 from mgpp.run.folder import RunFolder, step_of
 from mgpp.run.plan import Plan, make_plan, make_trainer
 from mgpp.run.result import count_zeros, provenance, sparsity_of
+from mgpp.run.teacher import describe_teacher, load_teacher
 from mgpp.run.watch import Checkpoints, Dense
 from mgpp.targets import find_targets
 from mgpp.trainer import PruningCallback
@@ -50,14 +53,17 @@ def run(
     plan = make_plan(config, folder.checkpoints)
     set_seed(config.seed)  # a fresh head is random
     model = plan.task.load_model()
+    teacher = None if plan.teacher is None else load_teacher(plan.teacher, model, config)
     targets = _targets(model, config)
+    if config.method is not None:  # what cannot be prepared is refused here, while nothing is written
+        prepare(model, config.method, include=config.include, exclude=config.exclude)
     for line in (*plan.task.notes, *_outline(plan, targets)):
         tell(line)
     folder.open(config, resume=resume)
     with _stops_cleanly(folder):
         resume_from = folder.newest_checkpoint()
         pruning, watch = _pruning(config), Checkpoints(resume_from)
-        trainer = make_trainer(plan, model, [pruning, watch, *callbacks])
+        trainer = make_trainer(plan, model, [pruning, watch, *callbacks], teacher=teacher)
         before = _scores_before(trainer, folder)
         tell(f"before training: {describe(before)}")
         if resume_from is not None:
@@ -67,7 +73,7 @@ def run(
         watch.stop()
         result = _result(plan, trainer, _counted(targets, pruning), seconds=watch.seconds, before=before)
         tell(f"after training: {describe(result['after'])}, sparsity {result['sparsity']:.4f}")
-        if result["zeros"] < int(result["target_sparsity"] * result["prunable"]):
+        if result["zeros"] - result["added"] < int(result["target_sparsity"] * result["prunable"]):
             tell(f"warning: that is less than the {result['target_sparsity']:g} asked for")
         return folder.finish(_saver(plan, model, targets, result), result, keep_checkpoints=keep_checkpoints)
 
@@ -92,10 +98,10 @@ def _pruning(config: RunConfig) -> TrainerCallback:
 
 
 def _counted(targets: Mapping[str, nn.Parameter], pruning: TrainerCallback) -> dict[str, Any]:
-    counted = sparsity_of(targets)
+    counted = {**sparsity_of(targets), "added": 0}
     pruner = getattr(pruning, "pruner", None)
-    if pruner is not None:
-        counted["sparsity"] = pruner.sparsity  # parameters that a method adds count against its zeros
+    if pruner is not None:  # parameters that a method adds count against its zeros
+        counted |= {"sparsity": pruner.sparsity, "added": pruner.num_added}
     return counted
 
 
@@ -117,6 +123,9 @@ def _outline(plan: Plan, targets: Mapping[str, nn.Parameter]) -> list[str]:
             f"pruning {prunable:,} weights to sparsity {schedule['sparsity']:g} between steps {schedule['start']} and "
             f"{schedule['end']}, every {schedule['every']}"
         )
+    if plan.config.teacher is not None:
+        share = plan.config.distil_weight
+        lines.append(f"taught by {plan.config.teacher}: {share:g} of the loss, at {plan.config.distil_temperature:g}")
     return lines
 
 
@@ -126,6 +135,7 @@ def _result(
     return {
         **plan.method,
         **counted,
+        "teacher": describe_teacher(plan.config),
         "metric": plan.task.metric,
         "before": before,
         "after": scores(trainer),
@@ -144,10 +154,12 @@ def _saver(
     plan: Plan, model: PreTrainedModel, targets: Mapping[str, nn.Parameter], result: dict[str, Any]
 ) -> Callable[[Path], None]:
     def save(draft: Path) -> None:
+        zeros = count_zeros(targets)  # merging fills them in
+        merge_(model)
         model.save_pretrained(draft)
         plan.task.tokenizer.save_pretrained(draft)
         sizes = {name: weight.numel() for name, weight in targets.items()}
-        write_card(draft, result, zeros=count_zeros(targets), sizes=sizes)
+        write_card(draft, result, zeros=zeros, sizes=sizes)
 
     return save
 
