@@ -20,14 +20,16 @@ MAY_IMPORT = {
     "records": set(),
     "pruner": {"functional", "kernels", "methods", "targets"},
     "trainer": {"methods", "pruner", "records", "sampler"},
+    "distillation": {"functional"},
     "tasks": set(),
-    "run": {"methods", "targets", "pruner", "trainer", "tasks", "records"},
-    "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run", "bench"},
-    "__init__": {"adamw", "layers", "methods", "optim", "pruner", "sampler", "trainer"},
+    "run": {"distillation", "layers", "methods", "targets", "pruner", "trainer", "tasks", "records"},
+    "compare": {"methods", "run"},
+    "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run", "compare", "bench"},
+    "__init__": {"adamw", "distillation", "layers", "methods", "optim", "pruner", "sampler", "trainer"},
     "bench": {"adamw", "functional", "kernels", "methods", "pruner"},
     "__main__": {"cli"},
 }
-MAY_SEE_TRANSFORMERS = {"bench", "layers", "targets", "trainer", "tasks", "run", "cli"}
+MAY_SEE_TRANSFORMERS = {"bench", "distillation", "layers", "targets", "trainer", "tasks", "run", "cli"}
 
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mgpp.cli.bench import bench
+from mgpp.cli.compare import compare
 from mgpp.cli.demo import demo
 from mgpp.cli.errors import exit_code_of
 from mgpp.cli.evaluate import evaluate
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, prune, evaluate, inspect, bench):
+for command in (demo, prune, compare, evaluate, inspect, bench):
     app.command()(command)
 
 

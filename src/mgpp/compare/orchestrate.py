@@ -1,0 +1,130 @@
+"""A comparison from its grid to its files: what is finished stays, what was begun goes on, the rest is run."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mgpp.compare.grid import AUTO, Cell, Comparison
+from mgpp.compare.plot import plot
+from mgpp.compare.pool import Launch, Pool, launch
+from mgpp.compare.results import collect, write_results
+from mgpp.run import RunInterrupted
+from mgpp.run.plan import make_plan
+
+Tell = Callable[[str], None]
+
+
+def compare(
+    comparison: Comparison,
+    *,
+    workers: int = 1,
+    tell: Tell = lambda line: None,
+    launch: Launch = launch,
+) -> dict[str, Any]:
+    """Run what is not finished yet; returns what `results.json` holds.
+
+    Bad input, and a cell's folder that holds another run, raise ValueError or OSError before anything is run. A cell
+    that fails is marked with its reason, and the others go on.
+    """
+    dense, pruned = comparison.dense(), comparison.pruned()
+    for cell in (*dense, *pruned):
+        cell.check()
+    pool = Pool(workers, comparison.folder / "logs", launch=launch)
+    missing = [cell for cell in (*dense, *pruned) if not cell.is_finished]
+    if missing:
+        check_plan(comparison, missing)
+    with _alone(comparison.folder):
+        board = _Board(comparison, [*dense, *pruned], tell)
+        board.say_found()
+        try:
+            pool.run([cell for cell in dense if not cell.is_finished], board.ended)
+            pool.run(_teachable(comparison, pruned, board), board.ended)
+        except KeyboardInterrupt:
+            board.write()
+            raise RunInterrupted(
+                f"interrupted; {board.finished} of {len(dense) + len(pruned)} runs are finished in "
+                f"{comparison.folder}: the same command goes on from there"
+            ) from None
+        results = board.write()
+        if board.finished and plot(results, comparison.folder) is None:
+            tell("no plot was drawn, matplotlib is not installed: pip install 'mgpp[plot]'")
+        return results
+
+
+def check_plan(comparison: Comparison, missing: list[Cell]) -> None:
+    """Model, data and teacher are read once here, and every schedule tried: each mistake would fail in every cell."""
+    sample = comparison.dense()[0] if comparison.teacher == AUTO else missing[-1]
+    plan = make_plan(sample.config, sample.folder)
+    for cell in missing:
+        if cell.config.method is not None:
+            cell.config.method.recipe(plan.length)
+
+
+class _Board:
+    """Who is done: told line by line, and written after every cell, for a machine may die at any time."""
+
+    def __init__(self, comparison: Comparison, cells: list[Cell], tell: Tell) -> None:
+        self._comparison, self._cells, self._tell = comparison, cells, tell
+        self._done = self.finished
+        self.failed: dict[str, str] = {}
+
+    @property
+    def finished(self) -> int:
+        return sum(cell.is_finished for cell in self._cells)
+
+    def say_found(self) -> None:
+        begun = sum(cell.is_begun and not cell.is_finished for cell in self._cells)
+        more = f", {self._done} are finished already" if self._done else ""
+        more += f", {begun} were begun and go on" if begun else ""
+        self._tell(f"{len(self._cells)} runs{more}")
+
+    def ended(self, cell: Cell, reason: str | None) -> None:
+        self._done += 1
+        count = f"[{self._done}/{len(self._cells)}]"
+        if reason is not None:
+            self.failed[cell.name] = reason
+            self._tell(f"{count} {cell.name} failed: {reason}")
+        else:
+            result = cell.result or {}
+            score = result["after"][result["metric"]]
+            self._tell(f"{count} {cell.name}: {result['metric']} {score:.4f}, {result['seconds']:.0f} s")
+        self.write()
+
+    def write(self) -> dict[str, Any]:
+        results = collect(self._comparison, self._cells, self.failed)
+        write_results(results, self._comparison.folder)
+        return results
+
+
+def _teachable(comparison: Comparison, pruned: list[Cell], board: _Board) -> list[Cell]:
+    """The cells that can be run now; one whose teacher failed has failed, too."""
+    waiting = [cell for cell in pruned if not cell.is_finished]
+    if comparison.teacher != AUTO:
+        return waiting
+    teachers = {cell.seed: cell for cell in comparison.dense()}
+    for cell in waiting:
+        teacher = teachers[cell.seed]
+        if not teacher.is_finished:
+            board.ended(cell, f"its teacher {teacher.name} failed: {board.failed[teacher.name]}")
+    return [cell for cell in waiting if cell.name not in board.failed]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two comparisons in one folder would run the same cells twice, over each other. The lock dies with its process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # no such lock on this system
+        yield
+        return
+    handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ValueError(f"another comparison is at work in {folder}: wait for it, or choose another folder") from None
+    finally:
+        os.close(handle)

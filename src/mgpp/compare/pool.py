@@ -1,0 +1,118 @@
+"""Runs cells as processes, so many at a time; a cell that dies takes nothing with it."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import torch
+
+from mgpp.compare.grid import Cell
+
+Launch = Callable[[Cell, dict[str, str], Path], subprocess.Popen[bytes]]
+PATIENCE = 60  # seconds for a run to stop at a checkpoint, before it is killed
+
+
+def launch(cell: Cell, environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """A session of its own: Ctrl-C reaches this process alone, which passes it on once."""
+    job = json.dumps({"config": cell.config.to_dict(), "resume": cell.is_begun})
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "mgpp.compare.worker", job],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+
+
+class Pool:
+    def __init__(self, workers: int, logs: Path, *, launch: Launch = launch) -> None:
+        if workers < 1:
+            raise ValueError(f"workers={workers}: at least 1")
+        self._workers = workers
+        self._logs = logs
+        self._launch = launch
+        self._slots: queue.Queue[int] = queue.Queue()
+        for slot in range(workers):
+            self._slots.put(slot)
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._stopping = False
+
+    def run(self, cells: Sequence[Cell], ended: Callable[[Cell, str | None], None]) -> None:
+        """`ended` is told, here and one at a time, of each cell and why it failed (None: it did not)."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(self._workers) as threads:
+            futures = {threads.submit(self._run_one, cell): cell for cell in cells}
+            try:
+                for future in as_completed(futures):
+                    ended(futures[future], future.result())
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                self._stop()
+                raise
+
+    def _run_one(self, cell: Cell) -> str | None:
+        slot = self._slots.get()
+        log = self._logs / f"{cell.name}.log"
+        try:
+            with self._lock:
+                if self._stopping:
+                    return "not begun"
+                process = self._launch(cell, environment(slot, self._workers), log)
+                self._running.add(process)
+            assert process.stdout is not None
+            said = process.stdout.read()
+            code = process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+            return None if code == 0 and cell.is_finished else why(code, said, log)
+        except OSError as error:
+            return f"its process could not be started: {error}"
+        finally:
+            self._slots.put(slot)
+
+    def _stop(self) -> None:
+        with self._lock:  # from here on none is begun
+            self._stopping = True
+        alive = [process for process in self._running if process.poll() is None]
+        for process in alive:
+            process.send_signal(signal.SIGINT)
+        for process in alive:
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def environment(slot: int, workers: int) -> dict[str, str]:
+    """The machine's threads divided, and one GPU for each process where there are several."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    threads = str(max(1, (int(given) if given.isdigit() else cores) // workers))
+    divided = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = seen.split(",") if seen else [str(number) for number in range(torch.cuda.device_count())]
+    return {**divided, "CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]} if len(gpus) > 1 else divided
+
+
+def why(code: int, said: bytes, log: Path) -> str:
+    """One line: what the run said of itself, or what its death looks like."""
+    lines = said.decode(errors="replace").splitlines()
+    try:
+        return str(json.loads(lines[-1])["reason"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        pass
+    if code == -signal.SIGKILL:
+        return "killed, most likely because the memory was full: fewer --workers, or a smaller --batch-size"
+    if code < 0:
+        return f"killed by signal {-code}; see {log}"
+    return f"ended with exit code {code} before its result was written; see {log}"

@@ -1,0 +1,51 @@
+"""One cell in a process of its own: what kills it leaves the others alone. `python -m mgpp.compare.worker JSON`."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from mgpp.run import RunConfig, RunInterrupted, RunStopped, run
+
+INTERRUPTED = 130
+
+
+def main(job: str) -> int:
+    """0 when the run is finished; else the reason goes to stdout, as JSON. What libraries print goes to stderr."""
+    # A shell starts what runs in its background with SIGINT ignored, and that is inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    asked = json.loads(job)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            run(RunConfig.from_dict(asked["config"]), resume=asked["resume"], tell=_tell)
+    except (KeyboardInterrupt, RunInterrupted):
+        return INTERRUPTED
+    except Exception as error:
+        print(json.dumps({"reason": _reason(error)}))
+        return 1
+    return 0
+
+
+def _stop_with_parent() -> None:
+    """The parent holds our stdin open; when it is gone, however rudely, this run stops at its last checkpoint."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    known: tuple[Any, ...] = (RunStopped, ValueError, OSError, ImportError)
+    return text if isinstance(error, known) and text else f"{type(error).__name__}: {text}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))
