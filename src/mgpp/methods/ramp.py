@@ -21,7 +21,8 @@ class Ramp:
 
     def __post_init__(self) -> None:
         if not 0 <= self.sparsity < 1:
-            raise ValueError(f"sparsity={self.sparsity}: the fraction of weights to remove lies in [0, 1)")
+            percent = f"; for {self.sparsity:g}% write {self.sparsity / 100:g}" if 1 < self.sparsity < 100 else ""
+            raise ValueError(f"sparsity={self.sparsity}: the fraction of weights to remove lies in [0, 1){percent}")
         if not 0 <= self.initial_sparsity <= self.sparsity:
             raise ValueError(
                 f"initial_sparsity={self.initial_sparsity}: the ramp starts between 0 and sparsity={self.sparsity}"

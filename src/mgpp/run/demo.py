@@ -95,7 +95,8 @@ def sentence(results: dict[str, dict[str, Any]]) -> str:
     chance = 100 * math.sqrt(score * (1 - score) / rows)
     return (
         f"With {mgpp['zeros']:,} of {mgpp['prunable']:,} weights at zero, MGPP scores {score:.1%}: {gaps} "
-        f"(one seed; the standard error on {rows:,} reviews is {chance:.1f} points)."
+        f"(one seed; the standard error on {rows:,} reviews is {chance:.1f} points). "
+        f"MGPP here is {METHODS['MGPP']}."
     )
 
 

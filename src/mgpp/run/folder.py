@@ -123,7 +123,7 @@ class RunFolder:
         result = self.path / RESULT_FILE
         written = json.loads(result.read_text(encoding="utf-8"))["files"] if result.exists() else {}
         for name in (RESULT_FILE, *written, RUN_FILE):
-            (self.path / name).unlink(missing_ok=True)
+            (self.path / Path(name).name).unlink(missing_ok=True)  # the name: a file may say anything, "../x" too
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         shutil.rmtree(self._draft, ignore_errors=True)
 
