@@ -92,7 +92,7 @@ def interrupted(config) -> RunConfig:
 def test_another_config_is_refused_with_the_difference(interrupted):
     with pytest.raises(ValueError, match=r"is another one \(learning_rate: was 0.005, now 0.001\)"):
         run(replace(interrupted, learning_rate=1e-3), resume=True)
-    with pytest.raises(ValueError, match=r"method: was .*'sparsity': 0.75.*now .*'sparsity': 0.5"):
+    with pytest.raises(ValueError, match=r"is another one \(sparsity: was 0.75, now 0.5\)"):
         run(replace(interrupted, method=mgpp.MGPP(**{**RAMP, "sparsity": 0.5})), resume=True)
 
 

@@ -87,7 +87,7 @@ def two_kinds(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (empty_csv, "no rows|cannot be read"),
+        (empty_csv, "empty.csv has no rows: a first line"),
         (damaged_parquet, "damaged.parquet cannot be read as parquet"),
         (unknown_kind, "rows.xlsx is no .parquet"),
         (empty_folder, "holds no data file"),

@@ -111,16 +111,17 @@ def read_method(name: str, sparsity: float | None, settings: list[str]) -> Metho
 
 
 def read_setting(setting: str) -> tuple[str, Any]:
-    """spike_var=1e-9 → ("spike_var", 1e-9). Values are TOML's; epochs (2ep) need no quotes."""
+    """spike_var=1e-9 → ("spike_var", 1e-9). Values are TOML's; words (curvature) and epochs (2ep) need no quotes."""
     key, equals, value = (part.strip() for part in setting.partition("="))
     if not (key and equals and value):
         raise ValueError(f"--set {setting}: write it as KEY=VALUE, such as spike_var=1e-9")
-    if re.fullmatch(r"[\d.]+\s*ep", value):
+    is_word = re.fullmatch(r"[A-Za-z_][\w-]*", value) and value.lower() not in ("true", "false", "inf", "nan")
+    if is_word or re.fullmatch(r"[\d.]+\s*ep", value):
         return key, value
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        raise ValueError(f"--set {setting}: {value!r} is no number, true, false or epochs (2ep)") from None
+        raise ValueError(f"--set {setting}: {value!r} is no number, word, true, false or epochs (2ep)") from None
 
 
 def summary(result: dict[str, Any]) -> Table:

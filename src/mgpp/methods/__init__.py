@@ -59,6 +59,10 @@ def _build(name: str, kind: type[Kind], settings: Mapping[str, Any]) -> Kind:
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise ValueError(f"{name} has no setting {', '.join(unknown)}: it has {', '.join(known)}")
+    for field in fields(kind):  # type: ignore[arg-type]
+        value = settings.get(field.name)
+        if field.type is bool and not isinstance(value, bool | None):  # any word would count as true
+            raise ValueError(f"{name}: {field.name}={value!r}: it is true or false")
     try:
         return kind(**settings)
     except TypeError as error:  # a string where a number belongs fails in the comparison that checks it

@@ -21,7 +21,7 @@ class Ramp:
 
     def __post_init__(self) -> None:
         if not 0 <= self.sparsity < 1:
-            percent = f"; for {self.sparsity:g}% write {self.sparsity / 100:g}" if 1 < self.sparsity < 100 else ""
+            percent = f"; for {self.sparsity:g}% write {self.sparsity / 100:g}" if 5 <= self.sparsity < 100 else ""
             raise ValueError(f"sparsity={self.sparsity}: the fraction of weights to remove lies in [0, 1){percent}")
         if not 0 <= self.initial_sparsity <= self.sparsity:
             raise ValueError(

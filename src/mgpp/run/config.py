@@ -123,12 +123,17 @@ class RunConfig:
 
 
 def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What of two configs would make two different runs, one line each."""
-    return [
-        f"{key}: was {saved.get(key)}, now {now.get(key)}"
-        for key in sorted(saved.keys() | now.keys())
-        if key not in FREE_TO_CHANGE and saved.get(key) != now.get(key)
-    ]
+    """What of two configs would make two different runs, one line each; of a method only the settings that differ."""
+    found = []
+    for key in sorted(saved.keys() | now.keys()):
+        old, new = saved.get(key), now.get(key)
+        if key in FREE_TO_CHANGE or old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += differences(old, new)
+        else:
+            found.append(f"{key}: was {old}, now {new}")
+    return found
 
 
 def _is_finite(value: float) -> bool:

@@ -68,6 +68,8 @@ def run(
         tell(f"before training: {describe(before)}")
         if resume_from is not None:
             tell(f"resuming after step {step_of(resume_from)}")
+        elif resume:
+            tell(f"no checkpoint had been written: starting from step 1 (--save-steps is {config.save_steps})")
         set_seed(config.seed)  # scoring draws random numbers, and a resumed run may have skipped it
         trainer.train(resume_from_checkpoint=None if resume_from is None else str(resume_from))
         watch.stop()

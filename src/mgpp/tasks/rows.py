@@ -72,10 +72,18 @@ def _read_files(files: list[Path]) -> "Dataset":
         if files[0].suffix == ".tsv":
             options["sep"] = "\t"
     datasets = require("datasets")
+    for file in files:
+        if kind == "csv" and not _has_rows(file):
+            raise ValueError(f"{file} has no rows: a first line with the columns' names, then one row a line")
     try:
         return datasets.load_dataset(kind, data_files=[str(file) for file in files], split="train", **options)
     except Exception as error:  # each format fails with its own library's exceptions, wrapped twice
         raise ValueError(f"{files[0]} cannot be read as {kind}: {_root_cause(error)}") from error
+
+
+def _has_rows(file: Path) -> bool:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        return sum(1 for _, line in zip(range(10_000), lines, strict=False) if line.strip()) > 1
 
 
 def _from_hub(name: str) -> "dict[str, Dataset]":
