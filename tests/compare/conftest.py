@@ -16,7 +16,8 @@ RAMP = {"start": 2, "end": 8, "every": 2}
 
 # Leaves what a finished run leaves, as far as a comparison reads it; then says and does what it is told.
 PRETEND = """
-import json, os, pathlib, sys, time
+import json, os, pathlib, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in its background
 job = json.loads(sys.argv[1])
 folder = pathlib.Path(job["config"]["output"])
 folder.mkdir(parents=True, exist_ok=True)
