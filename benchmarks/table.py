@@ -10,6 +10,8 @@ COLUMNS = {
     "weights": "weights",
     "median_ms": "ms, median (middle half)",
     "ratio": "against plain",
+    "device_ms": "device alone, ms",
+    "device_ratio": "device against plain",
     "optimizer_ms": "optimizer step, ms",
     "kept_bytes": "bytes kept",
     "step_bytes": "bytes for a moment",

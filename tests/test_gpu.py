@@ -5,6 +5,9 @@ import torch
 from torch import nn
 
 import mgpp
+from mgpp import kernels
+from mgpp.functional import select
+from mgpp.functional.score import curvature
 
 pytestmark = [
     pytest.mark.gpu,
@@ -93,8 +96,10 @@ def test_the_fused_optimizer_trains_as_torchs_does(more):
         assert differing.float().mean() < 1e-3, name
 
 
-def test_steps_after_the_ramp_never_wait_for_the_device():
-    model, optimizer, _, _ = start(ours, steps=1000)
+@pytest.mark.parametrize("optimizer_of", [theirs, ours])
+@pytest.mark.parametrize("more", [{}, {"score": "curvature"}, {"decoupled": True}])
+def test_steps_after_the_ramp_never_wait_for_the_device(optimizer_of, more):
+    model, optimizer, _, _ = start(optimizer_of, mgpp.MGPP(**RAMP, spike_var=1e-6, **more), steps=1000)
     data = batch()
     for _ in range(12):
         step(model, optimizer, data)
@@ -105,6 +110,26 @@ def test_steps_after_the_ramp_never_wait_for_the_device():
             step(model, optimizer, data)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("kernel", ["magnitude", "curvature"])
+def test_a_recorded_event_follows_the_weights_where_they_go(kernel):
+    generator = torch.Generator("cuda").manual_seed(0)
+    scratch: dict = {}
+    for turn in range(8):  # from the third on it is replayed, over other tensors and another count each time
+        weights = [torch.randn(size, device="cuda", generator=generator) for size in (70_001, 8, 131_072)]
+        moments = [weight.abs() + 0.1 for weight in weights]
+        factor = torch.tensor(0.5 + turn / 16)
+        more: dict = {}
+        if kernel == "curvature":
+            more = {"score": curvature, "inputs": [(moment, factor) for moment in moments]}
+        k = 1000 * (turn // 4 + 1)
+        expected = [weight.clone() for weight in weights]
+        plain = {key: [(v, f.cuda()) for v, f in value] if key == "inputs" else value for key, value in more.items()}
+        select.zero_smallest_(expected, k, **plain)
+        kernels.zero_smallest_(weights, k, kernel=kernel, scratch=scratch, **more)
+        assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+    assert scratch["selection"][1].recorded._graphs
 
 
 @pytest.mark.parametrize("optimizer_of", [theirs, ours])

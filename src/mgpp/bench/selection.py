@@ -12,14 +12,17 @@ from mgpp.bench.naive import cut_of
 from mgpp.bench.timing import peak_bytes, release, table_row, take_turns
 
 SPARSITY = 0.9
+SPREAD = 0.05
+CALLS = 5  # in a row, as steps follow each other
 MATRIX = 4096 * 768  # weights come in matrices, as a model has them
 
 
 def measure_selection(
     *, sizes: list[int], device: torch.device, dtype: torch.dtype = torch.float32, rounds: int = 15
 ) -> list[dict[str, Any]]:
-    """For each size: an event after the ramp (the target stands still, all pruned weights have moved a little), one on
-    its way up, and the ways that copy all scores, masking included in all of them."""
+    """For each size: an event after the ramp (the target stands still), one on its way up (nothing is known of the last
+    one's), and the ways that copy all scores, masking included in all of them. For the device's own time all weights
+    are drawn anew before each."""
     rows = []
     for size in sizes:
         rows += _measure(size, device, dtype, rounds)
@@ -32,9 +35,9 @@ def _measure(size: int, device: torch.device, dtype: torch.dtype, rounds: int) -
     k = int(SPARSITY * size)
     scratch: kernels.Scratch = {}
 
-    def regrow() -> None:
+    def train() -> None:
         for weight in weights:
-            weight.add_(1e-6)
+            weight.normal_(0, SPREAD)
 
     def event() -> None:
         kernels.zero_smallest_(weights, k, scratch=scratch)
@@ -60,8 +63,7 @@ def _measure(size: int, device: torch.device, dtype: torch.dtype, rounds: int) -
     for way, most in {"topk": 1 << 31, "sort": 1 << 31, "kthvalue": 1 << 28}.items():
         if size < most and (device.type == "cuda" or size < 1 << 26):
             sides[way] = partial(copying, way)
-    regrow()
-    times = take_turns(sides, rounds=rounds, warm_up=2, device=device)
+    times = take_turns(sides, rounds=rounds, warm_up=4, device=device, before=train, calls=CALLS, ahead_ms=20)
     return [
         table_row(
             name, numbers, weights=size, dtype=str(dtype).removeprefix("torch."),
@@ -75,7 +77,7 @@ def _weights(size: int, device: torch.device, dtype: torch.dtype) -> list[Tensor
     generator = torch.Generator(device).manual_seed(0)
     whole, rest = divmod(size, MATRIX)
     counts = [MATRIX] * whole + ([rest] if rest else [])
-    return [torch.empty(count, device=device, dtype=dtype).normal_(0, 0.05, generator=generator) for count in counts]
+    return [torch.empty(count, device=device, dtype=dtype).normal_(0, SPREAD, generator=generator) for count in counts]
 
 
 def _floor(weights: list[Tensor]) -> None:

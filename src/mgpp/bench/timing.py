@@ -8,34 +8,76 @@ from typing import Any
 
 import torch
 
+CYCLES_PER_MS = 2_000_000  # of a GPU's clock, about
 
-def milliseconds(work: Callable[[], object], device: torch.device) -> float:
-    """How long `work` takes on the device, from an idle device to an idle device."""
-    if device.type != "cuda":
-        start = time.perf_counter()
+
+def milliseconds(work: Callable[[], object], device: torch.device, *, calls: int = 1) -> float:
+    """How long one of `calls` calls in a row takes, as a training loop runs them: nobody waits between them."""
+    _wait(device)
+    start = time.perf_counter()
+    for _ in range(calls):
         work()
-        return (time.perf_counter() - start) * 1e3
+    _wait(device)
+    return (time.perf_counter() - start) * 1e3 / calls
+
+
+def on_device(
+    work: Callable[[], object],
+    device: torch.device,
+    *,
+    ahead_ms: int,
+    before: Callable[[], object] = lambda: None,
+) -> float | None:
+    """How long the device itself works at it, `before` not counted: what is left where the host is no bottleneck.
+
+    First it is kept busy for `ahead_ms`, in which the host must have queued everything.
+    """
+    if device.type != "cuda":
+        return None
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda.synchronize(device)
+    torch.cuda._sleep(ahead_ms * CYCLES_PER_MS)
+    before()
     begin.record()
     work()
     end.record()
-    torch.cuda.synchronize(device)
+    _wait(device)
     return begin.elapsed_time(end)
 
 
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def take_turns(
-    sides: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int, device: torch.device
-) -> dict[str, dict[str, float]]:
-    """Each side once a round, in turn, so that a slow minute of the machine is everybody's."""
+    sides: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
+    warm_up: int,
+    device: torch.device,
+    calls: int = 1,
+    ahead_ms: int = 300,
+    before: Callable[[], object] = lambda: None,
+) -> dict[str, dict[str, Any]]:
+    """Each side once a round, in turn, so that a slow minute of the machine is everybody's; the device alone in at most
+    five of them."""
     for work in sides.values():
         for _ in range(warm_up):
+            before()
             work()
     times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
+    alone: dict[str, list[float | None]] = {name: [] for name in sides}
+    for turn in range(rounds):
         for name, work in sides.items():
-            times[name].append(milliseconds(work, device))
-    return {name: summary(values) for name, values in times.items()}
+            times[name].append(milliseconds(work, device, calls=calls))
+            if turn < 5:
+                alone[name].append(on_device(work, device, ahead_ms=ahead_ms, before=before))
+    return {name: {**summary(values), "device_ms": _median(alone[name])} for name, values in times.items()}
+
+
+def _median(values: list[float | None]) -> float | None:
+    measured = [value for value in values if value is not None]
+    return statistics.median(measured) if measured else None
 
 
 def summary(values: list[float]) -> dict[str, float]:

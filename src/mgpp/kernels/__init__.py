@@ -180,7 +180,7 @@ def zero_smallest_(
 
 def _roles(
     weights: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]] | None, kernel: str | None
-) -> tuple[Sequence[Tensor] | None, Sequence[Tensor] | None, Tensor | None]:
+) -> tuple[Sequence[Tensor] | None, Sequence[Tensor] | None, float | Tensor | None]:
     """What the kernels call first, second and factors."""
     if kernel == "magnitude":
         return weights, weights, None
@@ -193,8 +193,12 @@ def _roles(
         return columns[0], columns[1], None
     if any(moment.shape != weight.shape for moment, weight in zip(columns[0], weights, strict=True)):
         return None, None, None  # a weight that has never had a gradient has one number for all its moments
-    corrections = torch.stack([correction.float() for correction in columns[1]])
-    corrections = (
-        corrections if corrections.is_cuda else corrections.pin_memory().to(weights[0].device, non_blocking=True)
-    )
-    return weights, columns[0], corrections
+    return weights, columns[0], _one_or_each(columns[1])
+
+
+def _one_or_each(numbers: Sequence[Tensor]) -> float | Tensor:
+    """A number on the host, if it is the same for all; else all of them, on their device."""
+    if not numbers[0].is_cuda and all(number is numbers[0] for number in numbers):
+        return float(numbers[0])
+    each = torch.stack([number.float() for number in numbers])
+    return each if each.is_cuda else each.pin_memory()

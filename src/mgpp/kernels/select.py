@@ -9,11 +9,13 @@ An event is a fixed row of launches (`select_kernels`):
     ties    (only when some but not all keys equal to the cut must go) zero the first of them
 
 After the ramp the target stands still and the cut hardly moves, so the window around the last one holds the next: two
-reads and one write. What is not needed is launched all the same and returns at once, since only the device knows.
+reads and one write. What is not needed is launched all the same and returns at once, since only the device knows; the
+row never changes, so it is recorded in a CUDA graph.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ from torch import Tensor
 from mgpp.functional.select import Cut
 from mgpp.kernels.arriving import Arriving, is_capturing
 from mgpp.kernels.dtypes import TRITON, by_dtype
+from mgpp.kernels.recorded import Recorded
 from mgpp.kernels.select_kernels import (
     CUT,
     CUT_BELOW,
@@ -55,6 +58,7 @@ class Group:
     table: Table
     number: Tensor  # each one's place among all tensors
     base: Tensor  # each one's first chunk among all chunks
+    factors: Tensor  # each one's, for scores that have one
 
 
 class Selection:
@@ -69,7 +73,8 @@ class Selection:
             table = Table([weights[i].numel() for i in indices], device, chunk=whole.chunk)
             number = torch.tensor(indices, dtype=torch.int32, device=device)
             base = whole.first_chunk[torch.tensor(indices, device=device)]
-            self.groups.append(Group(indices, (dtypes[0], dtypes[1], dtypes[2]), table, number, base))
+            factors = torch.ones(len(indices), dtype=torch.float32, device=device)
+            self.groups.append(Group(indices, (dtypes[0], dtypes[1], dtypes[2]), table, number, base, factors))
         scores = {group.dtypes[1:] for group in self.groups}
         alike = len(scores) == 1 and first[0] is weights[0]
         self.shift = LOW_BITS[self.groups[0].dtypes[0]] if alike else 0
@@ -82,9 +87,18 @@ class Selection:
         self.low = torch.zeros(1, dtype=torch.int64, device=device)
         # Two states (the selection's, the aim's), a histogram for each pass of both, and each tensor's zeros.
         self.counters = torch.zeros(2 * SLOTS + 8 * DIGITS + len(weights), dtype=torch.int64, device=device)
-        self.no_factors = torch.ones(len(weights), dtype=torch.float32, device=device)
         self.target = torch.zeros(2, dtype=torch.int64, device=device)  # k, and the sample's
         self.aimed_at: int | None = None
+        self.recorded = Recorded(device)
+
+    def set_factors(self, factors: float | Tensor) -> None:
+        """One for all tensors, or one for each."""
+        for group in self.groups:
+            if isinstance(factors, Tensor):
+                mine = factors if len(self.groups) == 1 else factors[group.number.to(factors.device)]
+                group.factors.copy_(mine, non_blocking=True)
+            else:
+                group.factors.fill_(factors)
 
     def forget_count(self) -> None:
         """Make ready for a count."""
@@ -141,50 +155,47 @@ def zero_smallest_(
     score: str = "magnitude",
     first: Sequence[Tensor] | None = None,
     second: Sequence[Tensor] | None = None,
-    factors: Tensor | None = None,
+    factors: float | Tensor | None = None,
     counted: bool = False,
 ) -> Outcome | None:
     """Zero the k weights of smallest score, ties by position. `counted`: another kernel has filled the window.
 
     In a CUDA graph that is being recorded there is no outcome yet, and no replay will tell one.
     """
-    launch = _Launch(
-        selection,
-        (weights, first or weights, second or weights),
-        score,
-        selection.no_factors if factors is None else factors,
-    )
-    if selection.aimed_at != k:
+    event = _Event(selection, (weights, first or weights, second or weights), score)
+    if factors is not None:
+        selection.set_factors(factors)
+    aim = selection.aimed_at != k
+    if aim:
         total = sum(weight.numel() for weight in weights)
         selection.target[0].fill_(k)
         selection.target[1].fill_(k * selection.sampled // total)
         selection.aimed_at = k
-        if not counted:
-            launch.digits(aim=True)
     if not counted:
-        launch.count()
-    launch.rest()
+        selection.recorded.run((score, "count", aim), partial(event.count, aim=aim))
+    selection.recorded.run((score, "mask"), event.mask)
     outcome = None if is_capturing() else Outcome(selection, len(weights))
     selection.forget_count()
     return outcome
 
 
-class _Launch:
-    def __init__(self, selection: Selection, lists: Sequence[Sequence[Tensor]], score: str, factors: Tensor) -> None:
-        self.selection, self.lists, self.score, self.factors = selection, lists, score, factors
-        self._laid_out: dict[int, tuple] = {}
+class _Event:
+    """The launches of one event over these tensors."""
 
-    def _arguments(self, group: Group, roles: Sequence[int]) -> tuple:
-        if id(group) not in self._laid_out:  # once an event: a launch every few microseconds has no time for more
-            mine = [[tensors[i] for i in group.indices] for tensors in self.lists]
-            factors = self.factors if len(self.selection.groups) == 1 else self.factors[group.number]
+    def __init__(self, selection: Selection, lists: Sequence[Sequence[Tensor]], score: str) -> None:
+        self.selection, self.score = selection, score
+        # Also where a recorded row will be replayed: it reads the addresses from where they are put here.
+        self._addresses = [
+            [group.table.addresses(str(role), [of[i] for i in group.indices]) for role, of in enumerate(lists)]
+            for group in selection.groups
+        ]
+
+    def _groups(self, *roles: int) -> Iterator[tuple[Group, tuple]]:
+        """Every group, with the arguments that all launches begin with."""
+        for group, addresses in zip(self.selection.groups, self._addresses, strict=True):
             table = group.table
-            self._laid_out[id(group)] = (
-                [table.addresses(str(role), tensors) for role, tensors in enumerate(mine)],
-                (factors, table.sizes, table.first_chunk, len(group.indices), table.chunks),
-            )
-        addresses, rest = self._laid_out[id(group)]
-        return (*(addresses[role] for role in roles), *rest)
+            tables = [addresses[role] for role in roles]
+            yield group, (*tables, group.factors, table.sizes, table.first_chunk, len(group.indices), table.chunks)
 
     def _constants(self, group: Group, **more: object) -> dict[str, object]:
         first, second = (TRITON[dtype] for dtype in group.dtypes[1:])
@@ -193,43 +204,41 @@ class _Launch:
             "CHUNK": self.selection.chunk, "BLOCK": BLOCK, **more,
         }  # fmt: skip
 
-    def count(self) -> None:
+    def count(self, *, aim: bool) -> None:
         own = self.selection
-        for group in own.groups:
+        if aim:
+            self._digits(aim=True)
+        for group, arguments in self._groups(1, 2):
             count_kernel[(group.table.programs(),)](
-                *self._arguments(group, (1, 2)), own.state, own.low, own.window,
+                *arguments, own.state, own.low, own.window,
                 **self._constants(group, WINDOW=WINDOW, NARROW=own.narrow, SPAN=span_of(group.table)),
             )  # fmt: skip
 
-    def digits(self, *, aim: bool) -> None:
+    def _digits(self, *, aim: bool) -> None:
         own = self.selection
         state = own.counters[SLOTS : 2 * SLOTS] if aim else own.state
         offsets = range(24 if own.shift == 0 else 8 if own.shift == 16 else 16, -1, -8)
         for turn, offset in enumerate(offsets):
             start = 2 * SLOTS + DIGITS * (turn + 4 * aim)
             digits = own.counters[start : start + DIGITS]
-            for group in own.groups:
+            for group, arguments in self._groups(1, 2):
                 digit_kernel[(group.table.programs(4),)](
-                    *self._arguments(group, (1, 2)), state, digits, offset,
+                    *arguments, state, digits, offset,
                     **self._constants(group, TOP=turn == 0, SAMPLE=SAMPLE * aim, BLOCK=SAMPLE if aim else 2 * BLOCK),
                 )  # fmt: skip
             resolve_digit_kernel[(1,)](
                 state, own.low, digits, own.target[aim:], TOP=turn == 0, LAST=offset == 0, AIM=own.width * aim
             )
 
-    def rest(self) -> None:
+    def mask(self) -> None:
         """All that follows the count."""
         own = self.selection
         resolve_kernel[(1,)](own.state, own.low, own.window, own.target, WIDTH=own.width, BLOCK=4096)
-        self.digits(aim=False)
-        self.mask()
-
-    def mask(self) -> None:
-        own = self.selection
+        self._digits(aim=False)
         for kernel in (mask_kernel, ties_kernel):
-            for group in own.groups:
+            for group, arguments in self._groups(0, 1, 2):
                 kernel[(group.table.programs(),)](
-                    *self._arguments(group, (0, 1, 2)), group.number, group.base, own.state, own.zeros, own.window,
+                    *arguments, group.number, group.base, own.state, own.zeros, own.window,
                     **self._constants(group, WEIGHT=TRITON[group.dtypes[0]]),
                 )  # fmt: skip
             if kernel is mask_kernel:

@@ -33,18 +33,18 @@ class Table:
         self.chunks = first[-1]
         self.sizes = torch.tensor(sizes, dtype=torch.int64, device=device)
         self.first_chunk = torch.tensor(first, dtype=torch.int32, device=device)
-        self._addresses: dict[str, tuple[tuple[int, ...], Tensor]] = {}
+        self._addresses: dict[str, tuple[tuple[int, ...], Tensor, Tensor]] = {}
 
     def addresses(self, role: str, tensors: Sequence[Tensor]) -> Tensor:
-        """The tensors' addresses on the device; sent again only when one has moved."""
-        now = tuple(tensor.data_ptr() for tensor in tensors)
+        """The tensors' addresses on the device, always in the same place; sent again only when one has moved."""
+        now = tuple([tensor.data_ptr() for tensor in tensors])
         known = self._addresses.get(role)
         if known is None or known[0] != now:
-            # Pinned memory from torch's caching allocator: the copy needs no wait, and outlives this call.
-            pinned = torch.tensor(now, dtype=torch.int64)
-            pinned = pinned.pin_memory() if self.device.type == "cuda" else pinned
-            known = (now, pinned.to(self.device, non_blocking=True))
-            self._addresses[role] = known
+            # Pinned, so that the copy needs no wait; kept, since a graph being recorded copies it at every replay.
+            moved = torch.tensor(now, dtype=torch.int64)
+            moved = moved.pin_memory() if self.device.type == "cuda" else moved
+            place = known[1] if known is not None else torch.empty_like(moved, device=self.device)
+            known = self._addresses[role] = (now, place.copy_(moved, non_blocking=True), moved)
         return known[1]
 
     def programs(self, per_multiprocessor: int = 16) -> int:

@@ -37,9 +37,10 @@ def second_moments(
     assert step.optimizer is not None
     states = [step.optimizer.state.get(weight, {}) for weight in weights]
     counts = [_steps(state, step.groups[weight]) for weight, state in zip(weights, states, strict=True)]
-    corrections = _corrections(counts, [float(step.groups[weight]["betas"][1]) for weight in weights])
+    beta2s = [float(step.groups[weight]["betas"][1]) for weight in weights]
+    corrections = _corrections(counts, beta2s, [_wide(weight) for weight in weights])
     return [
-        (state["exp_avg_sq"], correction.to(_wide(weight))) if state else (weight.new_zeros(()), weight.new_ones(()))
+        (state["exp_avg_sq"], correction) if state else (weight.new_zeros(()), weight.new_ones(()))
         for weight, state, correction in zip(weights, states, corrections, strict=True)
     ]
 
@@ -58,19 +59,23 @@ def _steps(state: Mapping[str, Any], group: Mapping[str, Any]) -> Any:
     return state.get("step", group.get("step"))  # in the group: apex
 
 
-def _corrections(counts: Sequence[Any], beta2s: Sequence[float]) -> list[Tensor]:
-    """1 - β2^t for each, without waiting for a device on which t may live: few kernels however many weights."""
+def _corrections(counts: Sequence[Any], beta2s: Sequence[float], dtypes: Sequence[torch.dtype]) -> list[Tensor]:
+    """1 - β2^t for each, without waiting for a device on which t may live: few kernels however many weights, and one
+    number for weights that share a counter."""
     found: list[Tensor] = [torch.ones(())] * len(counts)
-    alike: dict[tuple[torch.device, float], list[int]] = {}
-    for i, (count, beta2) in enumerate(zip(counts, beta2s, strict=True)):
+    alike: dict[tuple[torch.device, float, torch.dtype], dict[int, list[int]]] = {}
+    for i, (count, beta2, dtype) in enumerate(zip(counts, beta2s, dtypes, strict=True)):
         device = count.device if isinstance(count, Tensor) else torch.device("cpu")
-        alike.setdefault((device, beta2), []).append(i)
-    for (device, beta2), indices in alike.items():
+        alike.setdefault((device, beta2, dtype), {}).setdefault(id(count), []).append(i)
+    for (device, beta2, dtype), sharing in alike.items():
         precise = torch.float64 if device.type == "cpu" else torch.float32  # not every device has float64
-        t = torch.stack([torch.as_tensor(counts[i] or 0, dtype=precise, device=device) for i in indices])
+        each = [counts[indices[0]] for indices in sharing.values()]
+        each = [torch.as_tensor(0 if count is None else count, dtype=precise, device=device) for count in each]
         # expm1: 1 - β2^t itself loses four of float32's seven digits at t = 1.
-        for i, value in zip(indices, (t * math.log(beta2)).expm1_().neg_(), strict=True):
-            found[i] = value
+        values = (torch.stack(each) * math.log(beta2)).expm1_().neg_().to(dtype).unbind()
+        for indices, value in zip(sharing.values(), values, strict=True):
+            for i in indices:
+                found[i] = value
     return found
 
 

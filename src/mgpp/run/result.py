@@ -1,8 +1,11 @@
 """What a run's result.json says, and on what machine it was measured."""
 
+import os
 import platform
+import subprocess
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,6 +36,7 @@ def provenance() -> dict[str, Any]:
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         },
+        "commit": _commit(),
         "hardware": {
             "machine": platform.machine(),
             "processor": _processor(),
@@ -47,6 +51,18 @@ def mgpp_version() -> str:
         return version("mgpp")
     except PackageNotFoundError:  # run from a source folder that was never installed
         return "unknown"
+
+
+def _commit() -> str | None:
+    """Of the checkout that this runs from; MGPP_COMMIT says it where the files were copied without their history."""
+    here = Path(__file__)
+    try:
+        for question in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
+            git = ["git", "-C", str(here.parent), *question]
+            answer = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("MGPP_COMMIT")
+    return answer
 
 
 def _processor() -> str:
