@@ -1,6 +1,5 @@
 """AdamW that takes the pruner's work into its own pass over the weights."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -32,7 +31,7 @@ class AdamW(torch.optim.Optimizer):
             raise ValueError(f"betas={betas}: both lie in [0, 1)")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
         self.plan = kernels.Plan()
-        self._scratch: dict[str, Any] = {}
+        self._scratch: dict[tuple[int, int], dict[str, Any]] = {}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -41,8 +40,8 @@ class AdamW(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for index, group in enumerate(self.param_groups):
-            for counter, params in self._by_counter(group):
-                self._take(group, int(counter), params, self._scratch.setdefault(f"group {index}", {}))
+            for turn, (counter, params) in enumerate(self._by_counter(group)):
+                self._take(group, int(counter), params, self._scratch.setdefault((index, turn), {}))
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -60,28 +59,32 @@ class AdamW(torch.optim.Optimizer):
         Parameters that have always moved together share a counter: nearly always there is one, and one launch. It lies
         on the CPU, as in torch's AdamW, so reading it waits for no device.
         """
-        moving: dict[int, list[Tensor]] = {}
-        counters: dict[int, Tensor] = {}
-        sharing: Counter[int] = Counter()
+        params = [param for param in group["params"] if param.grad is not None]
         fresh = torch.zeros(())
-        for param in group["params"]:
-            state = self.state[param]
-            if param.grad is not None and not state:
-                if param.grad.is_sparse:
-                    raise RuntimeError("AdamW takes no sparse gradients: use torch.optim.SparseAdam for that embedding")
-                state["step"] = fresh
-                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(param), torch.zeros_like(param)
-            if not state:
-                continue
-            counter = state["step"]
-            sharing[id(counter)] += 1
-            if param.grad is not None:
-                counters[id(counter)] = counter
-                moving.setdefault(id(counter), []).append(param)
-        return [(self._advance(counters[key], params, sharing[key]), params) for key, params in moving.items()]
+        counters = [self._state_of(param, fresh)["step"] for param in params]
+        moving: dict[int, list[Tensor]] = {}
+        for param, counter in zip(params, counters, strict=True):
+            moving.setdefault(id(counter), []).append(param)
+        by_id = {id(counter): counter for counter in counters}
+        resting = [self.state[param]["step"] for param in group["params"] if param.grad is None and self.state[param]]
+        left_behind = {id(counter) for counter in resting}
+        return [
+            (self._advance(by_id[key], together, alone=key not in left_behind), together)
+            for key, together in moving.items()
+        ]
 
-    def _advance(self, counter: Tensor, params: list[Tensor], sharing: int) -> Tensor:
-        if len(params) < sharing:  # the others stand still
+    def _state_of(self, param: Tensor, counter: Tensor) -> dict[str, Any]:
+        state = self.state[param]
+        if not state:
+            assert param.grad is not None
+            if param.grad.is_sparse:
+                raise RuntimeError("AdamW takes no sparse gradients: use torch.optim.SparseAdam for that embedding")
+            state["step"] = counter
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(param), torch.zeros_like(param)
+        return state
+
+    def _advance(self, counter: Tensor, params: list[Tensor], *, alone: bool) -> Tensor:
+        if not alone:  # the others stand still
             counter = counter.clone()
             for param in params:
                 self.state[param]["step"] = counter

@@ -218,15 +218,16 @@ class Pruner:
         )
 
     def _require_finite_gradients(self) -> None:
-        grads = [weight.grad for weight in self.targets.values() if weight.grad is not None]
-        if not grads or is_capturing():
+        first = next((weight.grad for weight in self.targets.values() if weight.grad is not None), None)
+        if first is None or is_capturing():
             return
-        if grads[0].is_cuda:
+        if first.is_cuda:
             # A loss that is not finite leaves no gradient finite: one number tells, and is looked at two steps later,
             # when it has long arrived.
-            self._watched.append((self.t + 1, Arriving(grads[0].view(-1)[:1])))
+            self._watched.append((self.t + 1, Arriving(first.flatten()[:1])))
             self._look(wait=len(self._watched) > 2, at_most=1)
             return
+        grads = [weight.grad for weight in self.targets.values() if weight.grad is not None]
         largest = float(_largest(grads))
         if not math.isfinite(largest):
             raise FloatingPointError(

@@ -12,6 +12,7 @@ from mgpp.kernels import adamw as fast_adamw
 from mgpp.kernels import prior as fast_prior
 from mgpp.kernels import score as fast_score
 from mgpp.kernels import select
+from mgpp.kernels.layout import lay_out
 from tests.kernels.test_select import SHAPES, tensors
 
 PAPER = {"slab_prob": 1e-7, "spike_var": 1e-10, "slab_var": 0.05}
@@ -36,7 +37,7 @@ def test_the_priors_gradient_is_the_twins(weight_dtype, grad_dtype, scale, devic
     weights, grads = tensors(SHAPES, weight_dtype, device, scale=1e-4), tensors(SHAPES, grad_dtype, device)
     expected = [grad.clone() for grad in grads]
     plain_prior.add_prior_gradient_(weights, expected, scale=scale, **PAPER)
-    fast_prior.add_prior_gradient_(weights, grads, scale=scale, scratch={}, **PAPER)
+    fast_prior.add_prior_gradient_(lay_out("prior", (weights, grads), {}), scale=scale, **PAPER)
     # Near the half-width the log-odds are a difference of numbers near 17, so an ulp of either is 2e-6 of g.
     close(grads, expected, rtol=1e-5 if grads[0].dtype == torch.float32 else 1.6e-2, atol=1e-5)
 
@@ -46,7 +47,7 @@ def test_the_priors_scale_may_be_a_tensor(device):
     expected = [grad.clone() for grad in grads]
     scale = torch.tensor(3e-4, device=device)
     plain_prior.add_prior_gradient_(weights, expected, scale=scale, **PAPER)
-    fast_prior.add_prior_gradient_(weights, grads, scale=scale, scratch={}, **PAPER)
+    fast_prior.add_prior_gradient_(lay_out("prior", (weights, grads), {}), scale=scale, **PAPER)
     # Near the half-width the log-odds are a difference of numbers near 17, so an ulp of either is 2e-6 of g.
     close(grads, expected, rtol=1e-5 if grads[0].dtype == torch.float32 else 1.6e-2, atol=1e-5)
 
@@ -67,7 +68,8 @@ def test_the_fused_step_is_the_twins(pull, dtype, device):
     lists = step_tensors(dtype, device)
     expected = [[tensor.clone() for tensor in tensors_] for tensors_ in lists]
     plain_adamw.adamw_(*expected, TARGETS, ADAM, pull)
-    fast_adamw.adamw_(fast_adamw.lay_out(lists, TARGETS, {}), ADAM, pull)
+    layout = lay_out("adamw", lists, {})
+    fast_adamw.adamw_(layout, fast_adamw.flags_of(layout, TARGETS, {}), ADAM, pull)
     # Near the half-width an ulp of the log-odds is 2e-6 of g, and v has its square.
     tolerance = {"rtol": 1e-4, "atol": 1e-5} if pull is not None and dtype == torch.float32 else {}
     for index in (0, 2, 3):
@@ -93,14 +95,15 @@ def test_an_event_counted_during_the_step_is_the_event_counted_after_it(dtype, d
     lists = step_tensors(dtype, device)
     mine = [tensor for tensor, target in zip(lists[0], TARGETS, strict=True) if target]
     k = int(0.7 * sum(tensor.numel() for tensor in mine))
-    selection = select.Selection(mine, mine, mine)
-    select.zero_smallest_(selection, mine, k)
+    selection = select.Selection(lay_out("select", (mine, mine, mine), {}))
+    select.zero_smallest_(selection, k)
     for _ in range(2):
-        groups = fast_adamw.lay_out(lists, TARGETS, {})
-        fast_adamw.adamw_(groups, ADAM, PULLS["coupled"], selection=selection, score="magnitude")
+        layout = lay_out("adamw", lists, {})
+        flags = fast_adamw.flags_of(layout, TARGETS, {})
+        fast_adamw.adamw_(layout, flags, ADAM, PULLS["coupled"], selection=selection)
         expected = [tensor.clone() for tensor in mine]
         cut = plain_zero_smallest_(expected, k)
-        outcome = select.zero_smallest_(selection, mine, k, counted=True)
+        outcome = select.zero_smallest_(selection, k, counted=True)
         for actual, wanted in zip(mine, expected, strict=True):
             torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
         assert outcome.cut() == cut
@@ -114,7 +117,8 @@ def test_the_sensitivitys_moments_are_the_twins(spread, dtype, device):
     plain = [[moment.clone() for moment in moments] for moments in fast]
     numbers = {"every": 3, "beta1": 0.85, "beta2": 0.95}
     for t in range(1, 8):
-        fast_score.observe_sensitivity_(weights, [g * t for g in grads], *fast, t=t, scratch={}, **numbers)
+        lists = (weights, [g * t for g in grads], *fast, *fast[1:][: 1 - spread])
+        fast_score.observe_sensitivity_(lay_out("sensitivity", lists, {}), t=t, spread=spread, **numbers)
         plain_score.observe_sensitivity_(weights, [g * t for g in grads], *plain, t=t, **numbers)
     for actual, expected in zip(fast, plain, strict=True):
         close(actual, expected)

@@ -68,11 +68,14 @@ def measure_overhead(
     """One row a side: milliseconds of a whole step (and of the device alone), the ratio to plain AdamW of the same
     rounds, and the bytes it keeps beyond it."""
     sides = _sides(device, naive=naive)
+    unknown = sorted(set(only or ()) - sides.keys())
+    if unknown:
+        raise ValueError(f"only={unknown[0]!r} is not one of {'; '.join(sides)}")
     rows: list[dict[str, Any]] = []
     for chosen in _few_at_a_time([name for name in sides if only is None or name in only or name == "plain"]):
         runs = {name: _Side(SHAPES[shape], device, sides[name]) for name in chosen}
         steps = {name: run.step for name, run in runs.items()}
-        times = take_turns(steps, rounds=rounds, warm_up=6, device=device, calls=10 if device.type == "cuda" else 1)
+        times = take_turns(steps, rounds=rounds, warm_up=6, device=device, calls=5 if device.type == "cuda" else 1)
         for name, numbers in times.items():
             if name == "plain" and rows:
                 continue

@@ -43,9 +43,8 @@ def _measure(size: int, device: torch.device, dtype: torch.dtype, rounds: int) -
         kernels.zero_smallest_(weights, k, scratch=scratch)
 
     def rising() -> None:
-        for state in scratch.values():  # as if the target had moved: what the last event knew is of no use
-            if isinstance(state, tuple):
-                state[1].aimed_at = None
+        if "selection" in scratch:  # as if the target had moved: what the last event knew is of no use
+            scratch["selection"].aimed_at = None
         scratch.pop("cut", None)
         event()
 

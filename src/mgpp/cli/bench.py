@@ -1,6 +1,7 @@
 """`mgpp bench`: what pruning costs on this machine."""
 
 import json
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,9 @@ def bench(
     sizes: Annotated[str, typer.Option(help="selection: numbers of weights, comma-separated.")] = "1e6,1e7",
     dtype: Annotated[str, typer.Option(help="selection and decoder: float32 or bfloat16.")] = "float32",
     rounds: Annotated[int, typer.Option(help="How often each side is measured.")] = 15,
+    only: Annotated[
+        list[str] | None, typer.Option(help="overhead: this side alone (and plain); may be repeated.")
+    ] = None,
     naive: Annotated[bool, typer.Option(help="overhead: also the eager ops and kthvalue of released code.")] = True,
     device: Annotated[str, typer.Option(help="cpu or cuda; by default the GPU where there is one.")] = "",
     output: Annotated[Path | None, typer.Option(help="Append the result to this JSON file, with provenance.")] = None,
@@ -44,14 +48,14 @@ def bench(
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda' and no GPU is to be seen: use --device cpu")
     if what == "overhead":
-        rows = measure_overhead(shape, device=place, rounds=rounds, naive=naive)
+        rows = measure_overhead(shape, device=place, rounds=rounds, naive=naive, only=only)
     elif what == "selection":
         rows = measure_selection(sizes=_sizes(sizes), device=place, dtype=getattr(torch, dtype), rounds=rounds)
     else:
         rows = measure_decoder(device=place, dtype=getattr(torch, dtype), rounds=rounds)
     result = {
         "what": what,
-        "command": " ".join(["mgpp", *sys.argv[1:]]),
+        "command": shlex.join(["mgpp", *sys.argv[1:]]),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         **provenance(),
         "rows": rows,

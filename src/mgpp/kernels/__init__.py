@@ -7,7 +7,7 @@ never exactness.
 import functools
 import importlib.util
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +23,9 @@ from mgpp.kernels import cpu
 from mgpp.kernels.arriving import Arriving, is_capturing
 from mgpp.kernels.plan import Count, Plan
 
+if TYPE_CHECKING:
+    from mgpp.kernels.layout import Layout, Lists
+
 __all__ = [
     "Arriving",
     "Count",
@@ -32,7 +35,6 @@ __all__ = [
     "adamw_",
     "add_prior_gradient_",
     "count_ahead",
-    "fused",
     "is_capturing",
     "observe_sensitivity_",
     "zero_smallest_",
@@ -51,13 +53,13 @@ class Promise(Protocol):
     def zeros(self) -> list[int]: ...
 
 
-def fused(*lists: Sequence[Tensor]) -> bool:
+def _laid_out(key: str, lists: "Lists", scratch: Scratch) -> "Layout | None":
     """Can these tensors be taken in one launch? They lie on a GPU, Triton is there, and they are plain enough."""
     if not lists[0] or not lists[0][0].is_cuda or not _has_triton():
-        return False
-    from mgpp.kernels.dtypes import supports
+        return None
+    from mgpp.kernels.layout import lay_out
 
-    return supports(*lists)
+    return lay_out(key, lists, scratch)
 
 
 @functools.cache
@@ -77,10 +79,11 @@ def add_prior_gradient_(
 ) -> None:
     """See mgpp.functional.prior.add_prior_gradient_."""
     shape = {"slab_prob": slab_prob, "spike_var": spike_var, "slab_var": slab_var}
-    if fused(weights, grads):
+    layout = _laid_out("prior", (weights, grads), scratch)
+    if layout is not None:
         from mgpp.kernels import prior
 
-        prior.add_prior_gradient_(weights, grads, scale=scale, scratch=scratch, **shape)
+        prior.add_prior_gradient_(layout, scale=scale, **shape)
     elif cpu.supports(weights, grads):
         cpu.add_prior_gradient_(weights, grads, scale=float(scale), **shape)
     else:
@@ -102,10 +105,11 @@ def observe_sensitivity_(
 ) -> None:
     """See mgpp.functional.score.observe_sensitivity_."""
     numbers: dict[str, Any] = {"t": t, "every": every, "beta1": beta1, "beta2": beta2}
-    if fused(weights, grads, windows, smoothed, uncertainties or smoothed):
+    layout = _laid_out("sensitivity", (weights, grads, windows, smoothed, uncertainties or smoothed), scratch)
+    if layout is not None:
         from mgpp.kernels import score
 
-        score.observe_sensitivity_(weights, grads, windows, smoothed, uncertainties, scratch=scratch, **numbers)
+        score.observe_sensitivity_(layout, spread=uncertainties is not None, **numbers)
     else:
         plain_score.observe_sensitivity_(weights, grads, windows, smoothed, uncertainties, **numbers)
 
@@ -114,9 +118,9 @@ def count_ahead(k: int, kernel: str | None, scratch: Scratch) -> Count | None:
     """A count that the optimizer can take along: possible where the last event aimed at the same k, and so left a
     window in which the next cut will be found."""
     known = scratch.get("selection")
-    if known is None or known[1].aimed_at != k or kernel not in ("magnitude", "curvature"):
+    if known is None or known.aimed_at != k or known.score != kernel or kernel not in ("magnitude", "curvature"):
         return None
-    return Count(selection=known[1], score=kernel)
+    return Count(selection=known)
 
 
 def adamw_(
@@ -132,16 +136,14 @@ def adamw_(
     scratch: Scratch,
 ) -> None:
     """See mgpp.functional.adamw.adamw_."""
-    groups = None
-    if weights[0].is_cuda and _has_triton():
-        from mgpp.kernels import adamw
-
-        groups = adamw.lay_out((weights, grads, means, squares), targets, scratch)
-    if groups is None:
+    layout = _laid_out("adamw", (weights, grads, means, squares), scratch)
+    if layout is None:
         plain_adamw.adamw_(weights, grads, means, squares, targets, adam, pull)
         return
-    more = {} if count is None else {"selection": count.selection, "score": count.score}
-    adamw.adamw_(groups, adam, pull, **more)
+    from mgpp.kernels import adamw
+
+    flags = adamw.flags_of(layout, targets, scratch)
+    adamw.adamw_(layout, flags, adam, pull, selection=None if count is None else count.selection)
     if count is not None:
         count.done += sum(targets)
 
@@ -162,16 +164,17 @@ def zero_smallest_(
     its bias correction third), the "product" of two inputs, or the one "input" itself. None: it has no fused form.
     """
     first, second, factors = _roles(weights, inputs, kernel)
-    if first is not None and second is not None and fused(weights, first, second):
+    layout = None
+    if first is not None and second is not None:
+        layout = _laid_out("select", (weights, first, second), scratch)
+    if layout is not None:
         from mgpp.kernels import select
 
-        selection = select.selection_for(weights, first, second, scratch)
-        counted = count is not None and count.done == len(weights)
+        selection = select.selection_for(layout, str(kernel), scratch)
+        counted = count is not None and count.selection is selection and count.done == len(weights)
         if count is not None and not counted:  # some weight had no gradient: the count is not of all
             selection.forget_count()
-        return select.zero_smallest_(
-            selection, weights, k, score=str(kernel), first=first, second=second, factors=factors, counted=counted
-        )
+        return select.zero_smallest_(selection, k, factors=factors, counted=counted)
     if kernel is not None and cpu.supports(weights):
         by_size = kernel == "magnitude"
         return cpu.zero_smallest_(weights, k, score=score, inputs=inputs, by_size=by_size, scratch=scratch)

@@ -1,7 +1,6 @@
 """AdamW, the prior and an event's count in one pass over the tensors. Twin: mgpp.functional.adamw.adamw_."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from mgpp.functional.adamw import Adam, Pull
 from mgpp.functional.prior import log_odds
-from mgpp.kernels.dtypes import TRITON, by_dtype, supports
+from mgpp.kernels.layout import Layout
 from mgpp.kernels.prior import spike_and_slab
 from mgpp.kernels.select import WINDOW, Selection
 from mgpp.kernels.select_kernels import (
@@ -23,7 +22,7 @@ from mgpp.kernels.select_kernels import (
     record_count,
     unpack,
 )
-from mgpp.kernels.table import BLOCK, Table, address, find_tensor, span_of, table_for
+from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, span_of
 
 
 @triton.jit
@@ -109,60 +108,42 @@ def _adamw_kernel(
         record_count(counted, state, window, NARROW)
 
 
-@dataclass(frozen=True)
-class Group:
-    """The tensors of the same dtypes, laid out for one launch."""
-
-    dtypes: tuple[torch.dtype, ...]
-    table: Table
-    addresses: list[Tensor]
-    is_target: Tensor
-    count: int
-
-
-def lay_out(lists: Sequence[Sequence[Tensor]], targets: Sequence[bool], scratch: dict[str, Any]) -> list[Group] | None:
-    """The launches these tensors need, kept in `scratch` while none of them moves; None if they cannot be taken."""
-    now = ([[tensor.data_ptr() for tensor in tensors] for tensors in lists], list(targets))
-    known = scratch.get("adamw")
-    if known is None or known[0] != now:
-        known = scratch["adamw"] = (now, _groups(lists, targets, scratch) if supports(*lists) else None)
-    groups: list[Group] | None = known[1]
-    return groups
-
-
-def _groups(lists: Sequence[Sequence[Tensor]], targets: Sequence[bool], scratch: dict[str, Any]) -> list[Group]:
-    groups = []
-    for dtypes, indices in by_dtype(*lists).items():
-        mine = [[tensors[i] for i in indices] for tensors in lists]
-        table = table_for(f"adamw {dtypes}", mine[0], scratch)
-        addresses = [table.addresses(str(role), tensors) for role, tensors in enumerate(mine)]
-        flags = torch.tensor([bool(targets[i]) for i in indices], dtype=torch.int32, device=table.device)
-        groups.append(Group(dtypes, table, addresses, flags, len(indices)))
-    return groups
+def flags_of(layout: Layout, targets: Sequence[bool], scratch: dict[str, Any]) -> list[Tensor]:
+    """For each group which of its tensors are targets; sent to the device only when that has changed."""
+    known = scratch.get("flags")
+    if known is None or known[0] is not layout or known[1] != targets:
+        flags = [
+            torch.tensor([targets[i] for i in group.indices], dtype=torch.int32, device=layout.device)
+            for group in layout.groups
+        ]
+        known = scratch["flags"] = (layout, list(targets), flags)
+    flags_of_each: list[Tensor] = known[2]
+    return flags_of_each
 
 
 def adamw_(
-    groups: Sequence[Group],
+    layout: Layout,
+    flags: Sequence[Tensor],
     adam: Adam,
     pull: Pull | None = None,
     *,
     selection: Selection | None = None,
-    score: str = "none",
 ) -> None:
-    """One launch a group. With a `selection`, the targets' new scores are counted into its window on the way, so that
-    the event that follows need not read them once more. Gradients are left as they are."""
+    """One launch a group; the layout's roles: weights, gradients, means, squares. With a `selection`, the targets' new
+    scores are counted into its window on the way, so that the event that follows need not read them once more.
+    Gradients are left as they are."""
     c1, c2 = (0.0, 0.0) if pull is None else log_odds(**pull.shape)
-    for group in groups:
+    for group, is_target in zip(layout.groups, flags, strict=True):
         table, dtypes = group.table, group.dtypes
         counters = (selection.state, selection.low, selection.window) if selection is not None else (table.sizes,) * 3
         _adamw_kernel[(table.programs(),)](
-            *group.addresses, table.sizes, table.first_chunk, group.count, table.chunks, group.is_target, *counters,
+            *group.addresses, table.sizes, table.first_chunk, len(group.indices), table.chunks, is_target, *counters,
             adam.lr, adam.beta1, adam.beta2, adam.eps, adam.weight_decay, adam.correction1, adam.correction2,
             0.0 if pull is None else pull.scale, c1, c2,
             0.0 if pull is None else 1 / pull.spike_var, 0.0 if pull is None else 1 / pull.slab_var,
             WEIGHT=TRITON[dtypes[0]], GRAD=TRITON[dtypes[1]], MEAN=TRITON[dtypes[2]], SQUARE=TRITON[dtypes[3]],
             PRIOR="none" if pull is None else "decoupled" if pull.decoupled else "coupled",
-            SCORE=score if selection is not None else "none",
+            SCORE="none" if selection is None else selection.score,
             SHIFT=selection.shift if selection is not None else 0, WINDOW=WINDOW,
             NARROW=selection is not None and selection.narrow,
             LEAST=6e-8 if dtypes[0] == torch.float16 else 1e-37,

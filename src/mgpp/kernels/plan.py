@@ -13,7 +13,6 @@ class Count:
     """A request to count the targets' new scores in the optimizer's pass, for the event that follows it."""
 
     selection: Any
-    score: str
     done: int = 0  # how many tensors have been counted
 
 

@@ -1,15 +1,12 @@
 """The prior's gradient over all weights in one launch. Twin: mgpp.functional.prior.add_prior_gradient_."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from mgpp.functional.prior import log_odds
-from mgpp.kernels.dtypes import TRITON, by_dtype
-from mgpp.kernels.table import BLOCK, address, find_tensor, table_for
+from mgpp.kernels.layout import Layout
+from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor
 
 
 @triton.jit
@@ -72,26 +69,17 @@ def _add_prior_gradient_kernel(
 
 
 def add_prior_gradient_(
-    weights: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    *,
-    scale: float | Tensor,
-    slab_prob: float,
-    spike_var: float,
-    slab_var: float,
-    scratch: dict[str, Any],
+    layout: Layout, *, scale: float | Tensor, slab_prob: float, spike_var: float, slab_var: float
 ) -> None:
-    """grad += scale · (-∇ log π(w)) for every pair, in place, one launch for each pair of dtypes."""
+    """grad += scale · (-∇ log π(w)) for every pair of the layout (weights, gradients), in place."""
     c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
-    for dtypes, indices in by_dtype(weights, grads).items():
-        mine, theirs = [weights[i] for i in indices], [grads[i] for i in indices]
-        table = table_for(f"prior {dtypes}", mine, scratch)
+    for group in layout.groups:
+        table = group.table
         _add_prior_gradient_kernel[(table.programs(),)](
-            table.addresses("weights", mine),
-            table.addresses("grads", theirs),
+            *group.addresses,
             table.sizes,
             table.first_chunk,
-            len(mine),
+            len(group.indices),
             table.chunks,
             scale if isinstance(scale, Tensor) else table.sizes,  # not read without HAS_SCALE
             1.0 if isinstance(scale, Tensor) else scale,
@@ -100,8 +88,8 @@ def add_prior_gradient_(
             1 / spike_var,
             1 / slab_var,
             HAS_SCALE=isinstance(scale, Tensor),
-            WEIGHT=TRITON[dtypes[0]],
-            GRAD=TRITON[dtypes[1]],
+            WEIGHT=TRITON[group.dtypes[0]],
+            GRAD=TRITON[group.dtypes[1]],
             CHUNK=table.chunk,
             BLOCK=BLOCK,
             num_warps=4,

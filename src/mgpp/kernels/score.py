@@ -1,15 +1,11 @@
 """The sensitivity's moments of all weights in one launch. Twin: mgpp.functional.score.observe_sensitivity_."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import triton
 import triton.language as tl
-from torch import Tensor
 
-from mgpp.kernels.dtypes import TRITON, by_dtype
+from mgpp.kernels.layout import Layout
 from mgpp.kernels.select_kernels import read
-from mgpp.kernels.table import BLOCK, address, find_tensor, table_for
+from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor
 
 
 @triton.jit
@@ -65,26 +61,14 @@ def _observe_kernel(
 
 
 def observe_sensitivity_(
-    weights: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    windows: Sequence[Tensor],
-    smoothed: Sequence[Tensor],
-    uncertainties: Sequence[Tensor] | None = None,
-    *,
-    t: int,
-    every: int,
-    beta1: float,
-    beta2: float = 0.0,
-    scratch: dict[str, Any],
+    layout: Layout, *, t: int, every: int, beta1: float, beta2: float = 0.0, spread: bool = True
 ) -> None:
-    lists = [weights, grads, windows, smoothed, smoothed if uncertainties is None else uncertainties]
-    for dtypes, indices in by_dtype(*lists).items():
-        mine = [[tensors[i] for i in indices] for tensors in lists]
-        table = table_for(f"sensitivity {dtypes}", mine[0], scratch)
+    """The layout's roles: weights, gradients, windows, smoothed, and the uncertainties, which only `spread` reads."""
+    for group in layout.groups:
+        table, dtypes = group.table, group.dtypes
         _observe_kernel[(table.programs(),)](
-            *(table.addresses(str(role), tensors) for role, tensors in enumerate(mine)),
-            table.sizes, table.first_chunk, len(indices), table.chunks,
+            *group.addresses, table.sizes, table.first_chunk, len(group.indices), table.chunks,
             t % every, beta1, beta2,
             WEIGHT=TRITON[dtypes[0]], GRAD=TRITON[dtypes[1]], MOMENT=TRITON[dtypes[2]],
-            ENDS=t % every == 0, SPREAD=uncertainties is not None, CHUNK=table.chunk, BLOCK=BLOCK, num_warps=4,
+            ENDS=t % every == 0, SPREAD=spread, CHUNK=table.chunk, BLOCK=BLOCK, num_warps=4,
         )  # fmt: skip

@@ -13,8 +13,7 @@ reads and one write. What is not needed is launched all the same and returns at 
 row never changes, so it is recorded in a CUDA graph.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from mgpp.functional.select import Cut
 from mgpp.kernels.arriving import Arriving, is_capturing
-from mgpp.kernels.dtypes import TRITON, by_dtype
+from mgpp.kernels.layout import Group, Layout
 from mgpp.kernels.recorded import Recorded
 from mgpp.kernels.select_kernels import (
     CUT,
@@ -39,7 +38,7 @@ from mgpp.kernels.select_kernels import (
     scan_kernel,
     ties_kernel,
 )
-from mgpp.kernels.table import BLOCK, MOST_CHUNKS, Table, span_of
+from mgpp.kernels.table import BLOCK, MOST_CHUNKS, TRITON, span_of
 
 WINDOW = MOST_CHUNKS  # keys, 0.8% of a float32 cut's value: 512 KiB, which later count each chunk's ties
 NARROW = 6  # keys of a 16-bit float, 2% to 5% of its value: too many share a key there, they are counted in registers
@@ -49,56 +48,40 @@ SAMPLE = 128  # scores of every chunk
 LOW_BITS = {torch.float32: 0, torch.float16: 13, torch.bfloat16: 16}
 
 
-@dataclass(frozen=True)
-class Group:
-    """The tensors of the same dtypes: one launch serves them."""
-
-    indices: list[int]
-    dtypes: tuple[torch.dtype, torch.dtype, torch.dtype]
-    table: Table
-    number: Tensor  # each one's place among all tensors
-    base: Tensor  # each one's first chunk among all chunks
-    factors: Tensor  # each one's, for scores that have one
-
-
 class Selection:
-    """What selecting over these tensors keeps between events: under 1 MiB, and only to be fast."""
+    """What selecting over these tensors keeps between events: under 1 MiB, and only to be fast.
 
-    def __init__(self, weights: Sequence[Tensor], first: Sequence[Tensor], second: Sequence[Tensor]) -> None:
-        device = weights[0].device
-        whole = Table([weight.numel() for weight in weights], device)
-        self.chunks, self.chunk = whole.chunks, whole.chunk
-        self.groups = []
-        for dtypes, indices in by_dtype(weights, first, second).items():
-            table = Table([weights[i].numel() for i in indices], device, chunk=whole.chunk)
-            number = torch.tensor(indices, dtype=torch.int32, device=device)
-            base = whole.first_chunk[torch.tensor(indices, device=device)]
-            factors = torch.ones(len(indices), dtype=torch.float32, device=device)
-            self.groups.append(Group(indices, (dtypes[0], dtypes[1], dtypes[2]), table, number, base, factors))
-        scores = {group.dtypes[1:] for group in self.groups}
-        alike = len(scores) == 1 and first[0] is weights[0]
-        self.shift = LOW_BITS[self.groups[0].dtypes[0]] if alike else 0
+    The layout's roles: the weights that are masked, and the two that their scores are computed from (for "magnitude"
+    the weights again).
+    """
+
+    def __init__(self, layout: Layout, score: str = "magnitude") -> None:
+        device = layout.device
+        self.layout, self.score = layout, score
+        self.total = sum(layout.sizes)
+        self.sampled = sum(min(SAMPLE, size - start) for size in layout.sizes for start in range(0, size, layout.chunk))
+        # Only magnitudes have the weights' few bits: a product of two 16-bit floats fills 32.
+        dtypes = {group.dtypes[0] for group in layout.groups}
+        self.shift = LOW_BITS[dtypes.pop()] if score == "magnitude" and len(dtypes) == 1 else 0
         self.narrow = self.shift > 0
         self.width = NARROW if self.narrow else WINDOW
-        self.sampled = sum(
-            min(SAMPLE, size - start) for size in whole.sizes_on_host for start in range(0, size, whole.chunk)
-        )
         self.window = torch.zeros(WINDOW, dtype=torch.int64, device=device)
         self.low = torch.zeros(1, dtype=torch.int64, device=device)
         # Two states (the selection's, the aim's), a histogram for each pass of both, and each tensor's zeros.
-        self.counters = torch.zeros(2 * SLOTS + 8 * DIGITS + len(weights), dtype=torch.int64, device=device)
+        self.counters = torch.zeros(2 * SLOTS + 8 * DIGITS + len(layout.sizes), dtype=torch.int64, device=device)
+        self.factors = [torch.ones(len(group.indices), dtype=torch.float32, device=device) for group in layout.groups]
         self.target = torch.zeros(2, dtype=torch.int64, device=device)  # k, and the sample's
         self.aimed_at: int | None = None
         self.recorded = Recorded(device)
 
     def set_factors(self, factors: float | Tensor) -> None:
         """One for all tensors, or one for each."""
-        for group in self.groups:
+        for group, mine in zip(self.layout.groups, self.factors, strict=True):
             if isinstance(factors, Tensor):
-                mine = factors if len(self.groups) == 1 else factors[group.number.to(factors.device)]
-                group.factors.copy_(mine, non_blocking=True)
+                alone = len(self.factors) == 1
+                mine.copy_(factors if alone else factors[group.number.to(factors.device)], non_blocking=True)
             else:
-                group.factors.fill_(factors)
+                mine.fill_(factors)
 
     def forget_count(self) -> None:
         """Make ready for a count."""
@@ -114,24 +97,19 @@ class Selection:
         return self.counters[2 * SLOTS + 8 * DIGITS :]
 
 
-def selection_for(
-    weights: Sequence[Tensor], first: Sequence[Tensor], second: Sequence[Tensor], scratch: dict[str, Any]
-) -> Selection:
+def selection_for(layout: Layout, score: str, scratch: dict[str, Any]) -> Selection:
     """The selection over these tensors, made once and kept in `scratch`."""
-    lists = (weights, first, second)
-    shape = [tuple((tensor.numel(), tensor.dtype, tensor.device) for tensor in tensors) for tensors in lists]
-    known = scratch.get("selection")
-    if known is None or known[0] != shape:
-        known = scratch["selection"] = (shape, Selection(weights, first, second))
-    selection: Selection = known[1]
-    return selection
+    known: Selection | None = scratch.get("selection")
+    if known is None or known.layout is not layout or known.score != score:
+        known = scratch["selection"] = Selection(layout, score)
+    return known
 
 
 class Outcome:
     """An event's numbers, on their way from the device: asking for them waits, `ready` does not."""
 
-    def __init__(self, selection: Selection, tensors: int) -> None:
-        self._shift, self._tensors = selection.shift, tensors
+    def __init__(self, selection: Selection) -> None:
+        self._shift, self._tensors = selection.shift, len(selection.layout.sizes)
         self._numbers = Arriving(selection.counters)
 
     def ready(self) -> bool:
@@ -148,60 +126,46 @@ class Outcome:
 
 
 def zero_smallest_(
-    selection: Selection,
-    weights: Sequence[Tensor],
-    k: int,
-    *,
-    score: str = "magnitude",
-    first: Sequence[Tensor] | None = None,
-    second: Sequence[Tensor] | None = None,
-    factors: float | Tensor | None = None,
-    counted: bool = False,
+    selection: Selection, k: int, *, factors: float | Tensor | None = None, counted: bool = False
 ) -> Outcome | None:
     """Zero the k weights of smallest score, ties by position. `counted`: another kernel has filled the window.
 
     In a CUDA graph that is being recorded there is no outcome yet, and no replay will tell one.
     """
-    event = _Event(selection, (weights, first or weights, second or weights), score)
+    event = _Event(selection)
     if factors is not None:
         selection.set_factors(factors)
     aim = selection.aimed_at != k
     if aim:
-        total = sum(weight.numel() for weight in weights)
         selection.target[0].fill_(k)
-        selection.target[1].fill_(k * selection.sampled // total)
+        selection.target[1].fill_(k * selection.sampled // selection.total)
         selection.aimed_at = k
     if not counted:
-        selection.recorded.run((score, "count", aim), partial(event.count, aim=aim))
-    selection.recorded.run((score, "mask"), event.mask)
-    outcome = None if is_capturing() else Outcome(selection, len(weights))
+        selection.recorded.run(("count", aim), partial(event.count, aim=aim))
+    selection.recorded.run("mask", event.mask)
+    outcome = None if is_capturing() else Outcome(selection)
     selection.forget_count()
     return outcome
 
 
 class _Event:
-    """The launches of one event over these tensors."""
+    """The launches of one event."""
 
-    def __init__(self, selection: Selection, lists: Sequence[Sequence[Tensor]], score: str) -> None:
-        self.selection, self.score = selection, score
-        # Also where a recorded row will be replayed: it reads the addresses from where they are put here.
-        self._addresses = [
-            [group.table.addresses(str(role), [of[i] for i in group.indices]) for role, of in enumerate(lists)]
-            for group in selection.groups
-        ]
+    def __init__(self, selection: Selection) -> None:
+        self.selection = selection
 
     def _groups(self, *roles: int) -> Iterator[tuple[Group, tuple]]:
         """Every group, with the arguments that all launches begin with."""
-        for group, addresses in zip(self.selection.groups, self._addresses, strict=True):
+        for group, factors in zip(self.selection.layout.groups, self.selection.factors, strict=True):
             table = group.table
-            tables = [addresses[role] for role in roles]
-            yield group, (*tables, group.factors, table.sizes, table.first_chunk, len(group.indices), table.chunks)
+            addresses = [group.addresses[role] for role in roles]
+            yield group, (*addresses, factors, table.sizes, table.first_chunk, len(group.indices), table.chunks)
 
     def _constants(self, group: Group, **more: object) -> dict[str, object]:
         first, second = (TRITON[dtype] for dtype in group.dtypes[1:])
         return {
-            "FIRST": first, "SECOND": second, "SCORE": self.score, "SHIFT": self.selection.shift,
-            "CHUNK": self.selection.chunk, "BLOCK": BLOCK, **more,
+            "FIRST": first, "SECOND": second, "SCORE": self.selection.score, "SHIFT": self.selection.shift,
+            "CHUNK": self.selection.layout.chunk, "BLOCK": BLOCK, **more,
         }  # fmt: skip
 
     def count(self, *, aim: bool) -> None:
@@ -242,4 +206,4 @@ class _Event:
                     **self._constants(group, WEIGHT=TRITON[group.dtypes[0]]),
                 )  # fmt: skip
             if kernel is mask_kernel:
-                scan_kernel[(1,)](own.state, own.low, own.window, own.chunks, WIDTH=own.width, BLOCK=4096)
+                scan_kernel[(1,)](own.state, own.low, own.window, own.layout.chunks, WIDTH=own.width, BLOCK=4096)

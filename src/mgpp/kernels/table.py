@@ -1,16 +1,16 @@
-"""Where many tensors lie, laid out so that one launch can walk over all of them.
+"""Many tensors' sizes, laid out so that one launch can walk over all of them.
 
 A launch over 72 matrices costs 72 launches when it is written per tensor; here every program finds its own tensor by
 a search in a small table, and the tensors stay where they are.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+
+TRITON = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 LEAST_CHUNK = 8192
 BLOCK = 1024  # with 4 warps: the fastest of the sizes tried on an H200 for every kernel here
@@ -19,7 +19,7 @@ MOST_CHUNKS = 1 << 16
 
 
 class Table:
-    """The sizes and addresses of lists of tensors of the same shapes ("roles": weights, gradients, ...)."""
+    """The sizes of tensors, cut into chunks that programs take one after another."""
 
     def __init__(self, sizes: Sequence[int], device: torch.device, chunk: int | None = None) -> None:
         self.device = device
@@ -33,19 +33,6 @@ class Table:
         self.chunks = first[-1]
         self.sizes = torch.tensor(sizes, dtype=torch.int64, device=device)
         self.first_chunk = torch.tensor(first, dtype=torch.int32, device=device)
-        self._addresses: dict[str, tuple[tuple[int, ...], Tensor, Tensor]] = {}
-
-    def addresses(self, role: str, tensors: Sequence[Tensor]) -> Tensor:
-        """The tensors' addresses on the device, always in the same place; sent again only when one has moved."""
-        now = tuple([tensor.data_ptr() for tensor in tensors])
-        known = self._addresses.get(role)
-        if known is None or known[0] != now:
-            # Pinned, so that the copy needs no wait; kept, since a graph being recorded copies it at every replay.
-            moved = torch.tensor(now, dtype=torch.int64)
-            moved = moved.pin_memory() if self.device.type == "cuda" else moved
-            place = known[1] if known is not None else torch.empty_like(moved, device=self.device)
-            known = self._addresses[role] = (now, place.copy_(moved, non_blocking=True), moved)
-        return known[1]
 
     def programs(self, per_multiprocessor: int = 16) -> int:
         """As many programs as the device runs at once: each takes chunk after chunk."""
@@ -53,15 +40,6 @@ class Table:
             return min(self.chunks, 2)
         count = torch.cuda.get_device_properties(self.device).multi_processor_count
         return max(1, min(self.chunks, count * per_multiprocessor))
-
-
-def table_for(key: str, tensors: Sequence[Tensor], scratch: dict[str, Any]) -> Table:
-    """The table of these tensors' sizes, made once and kept in `scratch`."""
-    sizes = [tensor.numel() for tensor in tensors]
-    table = scratch.get(key)
-    if table is None or table.sizes_on_host != sizes or table.device != tensors[0].device:
-        table = scratch[key] = Table(sizes, tensors[0].device)
-    return table
 
 
 def span_of(table: Table) -> int:
@@ -85,5 +63,5 @@ def find_tensor(first_chunk, tensors, chunk):
 
 @triton.jit
 def address(table, tensor, DTYPE: tl.constexpr):
-    # Tensors that start on 16 bytes are read four floats at a time; `supports` admits no others.
+    # Tensors that start on 16 bytes are read four floats at a time; a layout takes no others.
     return tl.multiple_of(tl.load(table + tensor).to(tl.pointer_type(DTYPE)), 16)
