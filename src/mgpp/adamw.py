@@ -60,14 +60,16 @@ class AdamW(torch.optim.Optimizer):
         on the CPU, as in torch's AdamW, so reading it waits for no device.
         """
         params = [param for param in group["params"] if param.grad is not None]
+        resting = [self.state[param] for param in group["params"] if param.grad is None]
+        left_behind = {id(state["step"]) for state in resting if state}
         fresh = torch.zeros(())
         counters = [self._state_of(param, fresh)["step"] for param in params]
+        if not left_behind and all([counter is counters[0] for counter in counters]):  # noqa: C419 (a list is quicker)
+            return [(counters[0].add_(1), params)] if params else []
         moving: dict[int, list[Tensor]] = {}
         for param, counter in zip(params, counters, strict=True):
             moving.setdefault(id(counter), []).append(param)
         by_id = {id(counter): counter for counter in counters}
-        resting = [self.state[param]["step"] for param in group["params"] if param.grad is None and self.state[param]]
-        left_behind = {id(counter) for counter in resting}
         return [
             (self._advance(by_id[key], together, alone=key not in left_behind), together)
             for key, together in moving.items()
@@ -92,12 +94,13 @@ class AdamW(torch.optim.Optimizer):
 
     def _take(self, group: dict[str, Any], step: int, params: list[Tensor], scratch: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
+        states = [self.state[param] for param in params]
         kernels.adamw_(
             params,
             [param.grad for param in params if param.grad is not None],
-            [self.state[param]["exp_avg"] for param in params],
-            [self.state[param]["exp_avg_sq"] for param in params],
-            [param in self.plan.targets for param in params],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            self._are_targets(params, scratch),
             Adam(
                 lr=float(group["lr"]),
                 beta1=beta1,
@@ -110,3 +113,12 @@ class AdamW(torch.optim.Optimizer):
             count=self.plan.count,
             scratch=scratch,
         )
+
+    def _are_targets(self, params: list[Tensor], scratch: dict[str, Any]) -> list[bool]:
+        # Hashing a tensor is slow. The plan's set is replaced, never changed.
+        now = (self.plan.targets, [id(param) for param in params])
+        known = scratch.get("targets")
+        if known is None or known[0] is not now[0] or known[1] != now[1]:
+            known = scratch["targets"] = (*now, [param in self.plan.targets for param in params])
+        answers: list[bool] = known[2]
+        return answers

@@ -121,7 +121,7 @@ class Pruner:
         if hooks:
             self._plan = getattr(optimizer, "plan", None)
             if self._plan is not None:
-                self._plan.targets = set(self.targets.values())
+                self._plan.targets = frozenset(self.targets.values())
             self._hooks = [
                 optimizer.register_step_pre_hook(self._pre_hook),
                 optimizer.register_step_post_hook(self._post_hook),
@@ -134,7 +134,7 @@ class Pruner:
             hook.remove()
         if self._plan is not None:
             self._plan.clear()
-            self._plan.targets = set()
+            self._plan.targets = frozenset()
         self._optimizer, self._plan, self._hooks = None, None, []
 
     def _pre_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -239,7 +239,7 @@ class Pruner:
         while self._watched and at_most != 0 and (wait or self._watched[0][1].ready()):
             step, number = self._watched.popleft()
             at_most = None if at_most is None else at_most - 1
-            if not torch.isfinite(number.get()).all():
+            if not all(map(math.isfinite, number.get().tolist())):
                 raise FloatingPointError(
                     f"the gradient of step {step} is not finite: the weights are lost since then, go back to the last "
                     "checkpoint; lower the learning rate, clip the gradient, or look at the batch"

@@ -13,7 +13,7 @@ from mgpp.bench.timing import peak_bytes, release, table_row, take_turns
 
 SPARSITY = 0.9
 SPREAD = 0.05
-CALLS = 5  # in a row, as steps follow each other
+CALLS = 3  # in a row, as steps follow each other
 MATRIX = 4096 * 768  # weights come in matrices, as a model has them
 
 
@@ -21,8 +21,8 @@ def measure_selection(
     *, sizes: list[int], device: torch.device, dtype: torch.dtype = torch.float32, rounds: int = 15
 ) -> list[dict[str, Any]]:
     """For each size: an event after the ramp (the target stands still), one on its way up (nothing is known of the last
-    one's), and the ways that copy all scores, masking included in all of them. For the device's own time all weights
-    are drawn anew before each."""
+    one's), and the ways that copy all scores, masking included in all of them. All weights are drawn
+    anew before each turn."""
     rows = []
     for size in sizes:
         rows += _measure(size, device, dtype, rounds)

@@ -60,7 +60,7 @@ def take_turns(
     before: Callable[[], object] = lambda: None,
 ) -> dict[str, dict[str, Any]]:
     """Each side once a round, in turn, so that a slow minute of the machine is everybody's; the device alone in at most
-    five of them."""
+    five of them. `before` comes before a side's turn, and is not counted."""
     for work in sides.values():
         for _ in range(warm_up):
             before()
@@ -69,6 +69,7 @@ def take_turns(
     alone: dict[str, list[float | None]] = {name: [] for name in sides}
     for turn in range(rounds):
         for name, work in sides.items():
+            before()
             times[name].append(milliseconds(work, device, calls=calls))
             if turn < 5:
                 alone[name].append(on_device(work, device, ahead_ms=ahead_ms, before=before))

@@ -53,13 +53,13 @@ class Promise(Protocol):
     def zeros(self) -> list[int]: ...
 
 
-def _laid_out(key: str, lists: "Lists", scratch: Scratch) -> "Layout | None":
+def _laid_out(key: str, lists: "Lists", scratch: Scratch, *, fresh: Sequence[int] = ()) -> "Layout | None":
     """Can these tensors be taken in one launch? They lie on a GPU, Triton is there, and they are plain enough."""
     if not lists[0] or not lists[0][0].is_cuda or not _has_triton():
         return None
     from mgpp.kernels.layout import lay_out
 
-    return lay_out(key, lists, scratch)
+    return lay_out(key, lists, scratch, fresh=fresh)
 
 
 @functools.cache
@@ -79,7 +79,7 @@ def add_prior_gradient_(
 ) -> None:
     """See mgpp.functional.prior.add_prior_gradient_."""
     shape = {"slab_prob": slab_prob, "spike_var": spike_var, "slab_var": slab_var}
-    layout = _laid_out("prior", (weights, grads), scratch)
+    layout = _laid_out("prior", (weights, grads), scratch, fresh=[1])
     if layout is not None:
         from mgpp.kernels import prior
 
@@ -105,7 +105,8 @@ def observe_sensitivity_(
 ) -> None:
     """See mgpp.functional.score.observe_sensitivity_."""
     numbers: dict[str, Any] = {"t": t, "every": every, "beta1": beta1, "beta2": beta2}
-    layout = _laid_out("sensitivity", (weights, grads, windows, smoothed, uncertainties or smoothed), scratch)
+    lists = (weights, grads, windows, smoothed, uncertainties or smoothed)
+    layout = _laid_out("sensitivity", lists, scratch, fresh=[1])
     if layout is not None:
         from mgpp.kernels import score
 
@@ -136,7 +137,7 @@ def adamw_(
     scratch: Scratch,
 ) -> None:
     """See mgpp.functional.adamw.adamw_."""
-    layout = _laid_out("adamw", (weights, grads, means, squares), scratch)
+    layout = _laid_out("adamw", (weights, grads, means, squares), scratch, fresh=[1])
     if layout is None:
         plain_adamw.adamw_(weights, grads, means, squares, targets, adam, pull)
         return

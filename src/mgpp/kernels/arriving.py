@@ -28,4 +28,5 @@ class Arriving:
 
 def is_capturing() -> bool:
     """Is a CUDA graph being recorded? Its replays will run the same launches, and no Python."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    # Not is_available, which asks the driver each time.
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()

@@ -58,42 +58,50 @@ def _by_dtype(lists: Lists) -> dict[tuple[torch.dtype, ...], list[int]]:
 
 @dataclass
 class _Known:
+    layout: Layout | None
     traits: list[Any]
     addresses: list[list[int]]
-    layout: Layout | None
 
 
-def lay_out(key: str, lists: Lists, scratch: dict[str, Any]) -> Layout | None:
+def lay_out(key: str, lists: Lists, scratch: dict[str, Any], *, fresh: Sequence[int] = ()) -> Layout | None:
     """The layout of these lists, None if the kernels cannot take them. It is the same object from call to call, kept in
     `scratch` under `key`, while sizes and dtypes stay; tensors that have moved cost only a copy of their addresses.
 
-    This is called at every step and over hundreds of tensors: what it asks of each is quick.
+    This is called at every step and over hundreds of tensors, so it asks little of each. A tensor that lies where the
+    last one did is the last one, except in the roles that are `fresh` at every step: gradients.
     """
     unique = {id(tensors): tensors for tensors in lists}
     addresses_of = {name: [tensor.data_ptr() for tensor in tensors] for name, tensors in unique.items()}
-    traits_of = {name: _traits(tensors) for name, tensors in unique.items()}
     addresses = [addresses_of[id(tensors)] for tensors in lists]
-    traits = [traits_of[id(tensors)] for tensors in lists]
-    aligned = not any(address % 16 for role in addresses_of.values() for address in role)
     known: _Known | None = scratch.get(key)
-    if known is None or known.traits != traits or aligned != (known.layout is not None):
-        layout = Layout(lists) if aligned and _supports(unique.values()) else None
-        known = scratch[key] = _Known(traits, [[] for _ in lists], layout)
-    if known.layout is not None:
-        for role, (now, then) in enumerate(zip(addresses, known.addresses, strict=True)):
-            if now != then:
-                known.layout.put(role, now)
-        known.addresses = addresses
+    if known is not None and _same(known, lists, addresses, fresh):
+        return known.layout
+    traits = [_traits(tensors) for tensors in lists]
+    if known is None or known.traits != traits or not (known.layout and _aligned(addresses)):
+        layout = Layout(lists) if _aligned(addresses) and _supports(unique.values()) else None
+        known = scratch[key] = _Known(layout, traits, [[] for _ in lists])
+    for role, (now, then) in enumerate(zip(addresses, known.addresses, strict=True)):
+        if known.layout is not None and now != then:
+            known.layout.put(role, now)
+    known.addresses = addresses
     return known.layout
+
+
+def _same(known: _Known, lists: Lists, addresses: list[list[int]], fresh: Sequence[int]) -> bool:
+    return known.addresses == addresses and all(_traits(lists[role]) == known.traits[role] for role in fresh)
 
 
 def _traits(tensors: Sequence[Tensor]) -> tuple:
     return (
         [tensor.dtype for tensor in tensors],
         [tensor.numel() for tensor in tensors],
-        [tensor.get_device() for tensor in tensors],
         all([tensor.is_contiguous() for tensor in tensors]),  # noqa: C419 (a list is quicker)
     )
+
+
+def _aligned(addresses: list[list[int]]) -> bool:
+    """To 16 bytes, which the kernels read at once."""
+    return not any(address & 15 for role in addresses for address in role)
 
 
 def _supports(lists: Any) -> bool:

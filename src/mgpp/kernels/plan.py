@@ -1,6 +1,6 @@
 """What a pruner asks of an optimizer that can take its work along."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -20,7 +20,7 @@ class Count:
 class Plan:
     """The next step's extra work: the prior's pull on `targets`, and a count of their scores."""
 
-    targets: set[Tensor] = field(default_factory=set)
+    targets: frozenset[Tensor] = frozenset()
     pull: Pull | None = None
     count: Count | None = None
 

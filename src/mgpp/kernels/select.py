@@ -4,7 +4,8 @@ An event is a fixed row of launches (`select_kernels`):
 
     aim     (only when the target has moved) find the cut of a sample, and put a window of keys around it
     count   one read of the weights: how many keys lie below the window, and a counter for every key inside
-    digits  (only when the cut was not in the window) radix select over all, eight bits a pass
+    again   (only when the cut was not in the window) aim, and count once more
+    digits  (only when it still was not) radix select over all, eight bits a pass
     mask    one read, one write: zero what lies below the cut, count each tensor's zeros and each chunk's ties
     ties    (only when some but not all keys equal to the cut must go) zero the first of them
 
@@ -30,6 +31,7 @@ from mgpp.kernels.select_kernels import (
     DIGITS,
     SLOTS,
     TIES,
+    clear_kernel,
     count_kernel,
     digit_kernel,
     mask_kernel,
@@ -67,8 +69,12 @@ class Selection:
         self.width = NARROW if self.narrow else WINDOW
         self.window = torch.zeros(WINDOW, dtype=torch.int64, device=device)
         self.low = torch.zeros(1, dtype=torch.int64, device=device)
-        # Two states (the selection's, the aim's), a histogram for each pass of both, and each tensor's zeros.
-        self.counters = torch.zeros(2 * SLOTS + 8 * DIGITS + len(layout.sizes), dtype=torch.int64, device=device)
+        # The selection's state and each tensor's zeros, which are told; the aim's state, and both's histograms.
+        told = SLOTS + len(layout.sizes)
+        self.counters = torch.zeros(told + SLOTS + 8 * DIGITS, dtype=torch.int64, device=device)
+        self.told = torch.zeros(told, dtype=torch.int64, device=device)
+        self.state, self.zeros = self.counters[:SLOTS], self.counters[SLOTS:told]
+        self.aim, self.digits = self.counters[told : told + SLOTS], self.counters[told + SLOTS :]
         self.factors = [torch.ones(len(group.indices), dtype=torch.float32, device=device) for group in layout.groups]
         self.target = torch.zeros(2, dtype=torch.int64, device=device)  # k, and the sample's
         self.aimed_at: int | None = None
@@ -88,14 +94,6 @@ class Selection:
         self.counters.zero_()
         self.window.zero_()
 
-    @property
-    def state(self) -> Tensor:
-        return self.counters[:SLOTS]
-
-    @property
-    def zeros(self) -> Tensor:
-        return self.counters[2 * SLOTS + 8 * DIGITS :]
-
 
 def selection_for(layout: Layout, score: str, scratch: dict[str, Any]) -> Selection:
     """The selection over these tensors, made once and kept in `scratch`."""
@@ -109,8 +107,8 @@ class Outcome:
     """An event's numbers, on their way from the device: asking for them waits, `ready` does not."""
 
     def __init__(self, selection: Selection) -> None:
-        self._shift, self._tensors = selection.shift, len(selection.layout.sizes)
-        self._numbers = Arriving(selection.counters)
+        self._shift = selection.shift
+        self._numbers = Arriving(selection.told)
 
     def ready(self) -> bool:
         return self._numbers.ready()
@@ -122,7 +120,7 @@ class Outcome:
         return Cut(value=value, below=int(numbers[CUT_BELOW]), ties=int(numbers[TIES]))
 
     def zeros(self) -> list[int]:
-        return self._numbers.get()[-self._tensors :].tolist()
+        return self._numbers.get()[SLOTS:].tolist()
 
 
 def zero_smallest_(
@@ -140,12 +138,9 @@ def zero_smallest_(
         selection.target[0].fill_(k)
         selection.target[1].fill_(k * selection.sampled // selection.total)
         selection.aimed_at = k
-    if not counted:
-        selection.recorded.run(("count", aim), partial(event.count, aim=aim))
-    selection.recorded.run("mask", event.mask)
-    outcome = None if is_capturing() else Outcome(selection)
-    selection.forget_count()
-    return outcome
+    aim = aim and not counted
+    selection.recorded.run((aim, counted), partial(event, aim=aim, counted=counted))
+    return None if is_capturing() else Outcome(selection)
 
 
 class _Event:
@@ -168,23 +163,41 @@ class _Event:
             "CHUNK": self.selection.layout.chunk, "BLOCK": BLOCK, **more,
         }  # fmt: skip
 
-    def count(self, *, aim: bool) -> None:
+    def __call__(self, *, aim: bool, counted: bool) -> None:
         own = self.selection
         if aim:
             self._digits(aim=True)
+        if not counted:
+            self._count(again=False)
+        self._resolve()
+        self._digits(aim=True)
+        clear_kernel[(16,)](own.state, own.window, WIDTH=WINDOW, BLOCK=1024)
+        self._count(again=True)
+        self._resolve()
+        self._digits(aim=False)
+        self._mask()
+        own.told.copy_(own.counters[: len(own.told)])
+        own.forget_count()
+
+    def _count(self, *, again: bool) -> None:
+        own = self.selection
         for group, arguments in self._groups(1, 2):
             count_kernel[(group.table.programs(),)](
                 *arguments, own.state, own.low, own.window,
-                **self._constants(group, WINDOW=WINDOW, NARROW=own.narrow, SPAN=span_of(group.table)),
+                **self._constants(group, AGAIN=again, WINDOW=WINDOW, NARROW=own.narrow, SPAN=span_of(group.table)),
             )  # fmt: skip
+
+    def _resolve(self) -> None:
+        own = self.selection
+        resolve_kernel[(1,)](own.state, own.aim, own.low, own.window, own.target, WIDTH=own.width, BLOCK=4096)
 
     def _digits(self, *, aim: bool) -> None:
         own = self.selection
-        state = own.counters[SLOTS : 2 * SLOTS] if aim else own.state
+        state = own.aim if aim else own.state
         offsets = range(24 if own.shift == 0 else 8 if own.shift == 16 else 16, -1, -8)
         for turn, offset in enumerate(offsets):
-            start = 2 * SLOTS + DIGITS * (turn + 4 * aim)
-            digits = own.counters[start : start + DIGITS]
+            start = DIGITS * (turn + 4 * aim)
+            digits = own.digits[start : start + DIGITS]
             for group, arguments in self._groups(1, 2):
                 digit_kernel[(group.table.programs(4),)](
                     *arguments, state, digits, offset,
@@ -194,11 +207,8 @@ class _Event:
                 state, own.low, digits, own.target[aim:], TOP=turn == 0, LAST=offset == 0, AIM=own.width * aim
             )
 
-    def mask(self) -> None:
-        """All that follows the count."""
+    def _mask(self) -> None:
         own = self.selection
-        resolve_kernel[(1,)](own.state, own.low, own.window, own.target, WIDTH=own.width, BLOCK=4096)
-        self._digits(aim=False)
         for kernel in (mask_kernel, ties_kernel):
             for group, arguments in self._groups(0, 1, 2):
                 kernel[(group.table.programs(),)](

@@ -120,8 +120,12 @@ def count_block(
 def count_kernel(
     first_table, second_table, factors, sizes, first_chunk, tensors, chunks, state, low_at, window,
     FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
-    WINDOW: tl.constexpr, NARROW: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
+    AGAIN: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """`AGAIN`: only if the cut has not been found."""
+    if AGAIN:
+        chunks *= (tl.load(state + _HIT) == 0).to(tl.int32)
     low = tl.load(low_at).to(tl.int32)
     counted = nothing_counted(NARROW)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
@@ -147,12 +151,22 @@ def count_kernel(
 
 
 @triton.jit
-def resolve_kernel(state, low_at, window, target, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+def clear_kernel(state, window, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """Make ready to count again, if the cut has not been found."""
+    if tl.load(state + _HIT) == 0:
+        for offset in range(tl.program_id(0) * BLOCK, WIDTH, tl.num_programs(0) * BLOCK):
+            tl.store(window + offset + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.int64))
+        if tl.program_id(0) == 0:
+            tl.store(state + _BELOW, 0)
+
+
+@triton.jit
+def resolve_kernel(state, aim, low_at, window, target, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     """One program: the first key of the window at which more than k keys lie at or below; k is `target`."""
     k = tl.load(target)
     below = tl.load(state + _BELOW)
-    found = 0
-    if below <= k:
+    found = tl.load(state + _HIT).to(tl.int32)
+    if (found == 0) & (below <= k):
         for offset in range(0, WIDTH, BLOCK):
             place = offset + tl.arange(0, BLOCK)
             counts = tl.load(window + place, mask=place < WIDTH, other=0)
@@ -166,6 +180,7 @@ def resolve_kernel(state, low_at, window, target, WIDTH: tl.constexpr, BLOCK: tl
                 tl.store(state + _TIES, k - started)
                 tl.store(state + _EQUAL, tl.sum(tl.where(here, counts, 0)))
                 tl.store(state + _HIT, 1)
+                tl.store(aim + _HIT, 1)
                 found = 1
             below += inside
 
@@ -216,6 +231,7 @@ def resolve_digit_kernel(state, low_at, digits, target, TOP: tl.constexpr, LAST:
         if LAST:
             if AIM > 0:
                 tl.store(low_at, tl.maximum(prefix - AIM // 2, 1))
+                tl.store(state + _HIT, 1)  # aiming once more would find the same
             else:
                 tl.store(state + _CUT, prefix)
                 tl.store(state + _CUT_BELOW, k - rank)

@@ -33,13 +33,17 @@ class Table:
         self.chunks = first[-1]
         self.sizes = torch.tensor(sizes, dtype=torch.int64, device=device)
         self.first_chunk = torch.tensor(first, dtype=torch.int32, device=device)
+        self._multiprocessors = _multiprocessors(device)
 
     def programs(self, per_multiprocessor: int = 16) -> int:
         """As many programs as the device runs at once: each takes chunk after chunk."""
-        if self.device.type != "cuda":
-            return min(self.chunks, 2)
-        count = torch.cuda.get_device_properties(self.device).multi_processor_count
-        return max(1, min(self.chunks, count * per_multiprocessor))
+        return max(1, min(self.chunks, int(self._multiprocessors * per_multiprocessor)))
+
+
+def _multiprocessors(device: torch.device) -> float:
+    if device.type != "cuda":
+        return 1 / 8  # two programs in the interpreter, so that there is more than one
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def span_of(table: Table) -> int:

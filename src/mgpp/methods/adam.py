@@ -17,17 +17,12 @@ def require_second_moments(step: Step, weights: Iterable[Tensor], *, setting: st
             f"{setting} reads the optimizer's second moment: call pruner.attach(optimizer), with hooks=False where you "
             "call before_step and after_step yourself"
         )
-    if step.scratch.get("readable") == id(step.optimizer):
-        return
-    states = [step.optimizer.state.get(weight, {}) for weight in weights]
-    for weight, state in zip(weights, states, strict=True):
-        if not _is_readable(weight, state, step.groups[weight]):
+    for weight in weights:
+        if not _is_readable(weight, step.optimizer.state.get(weight, {}), step.groups[weight]):
             raise ValueError(
                 f"{setting} reads Adam's second moment, one number a weight, and {type(step.optimizer).__name__} keeps "
                 f"none: train with torch.optim.AdamW (optim='adamw_torch' in a Trainer), or set {otherwise}"
             )
-    if len(states) == len(step.weights) and all(states):  # all there is to know: later steps need not ask
-        step.scratch["readable"] = id(step.optimizer)
 
 
 def second_moments(
