@@ -1,6 +1,7 @@
 """AdamW that takes the pruner's work into its own pass over the weights."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ class AdamW(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
         self.plan = kernels.Plan()
         self._scratch: dict[tuple[int, int], dict[str, Any]] = {}
+        self._known: dict[int, tuple[tuple, list[_Together]]] = {}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -40,8 +42,8 @@ class AdamW(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for index, group in enumerate(self.param_groups):
-            for turn, (counter, params) in enumerate(self._by_counter(group)):
-                self._take(group, int(counter), params, self._scratch.setdefault((index, turn), {}))
+            for turn, together in enumerate(self._together(index, group)):
+                self._take(group, together, self._scratch.setdefault((index, turn), {}))
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -53,27 +55,49 @@ class AdamW(torch.optim.Optimizer):
                     count = float(self.state[param]["step"])
                     self.state[param]["step"] = shared.setdefault(count, torch.tensor(count))
 
-    def _by_counter(self, group: dict[str, Any]) -> list[tuple[Tensor, list[Tensor]]]:
+    def _together(self, index: int, group: dict[str, Any]) -> "list[_Together]":
         """The parameters that have a gradient, by the counter of their steps, which is one more now.
 
-        Parameters that have always moved together share a counter: nearly always there is one, and one launch. It lies
-        on the CPU, as in torch's AdamW, so reading it waits for no device.
+        Who they are is asked anew only when something has changed: this runs at every step, over hundreds of them.
         """
+        known = self._known.get(index)
+        if known is None or known[0] != self._signs(group):
+            found = self._find(group)  # which may make states
+            known = self._known[index] = (self._signs(group), found)
+        for together in known[1]:
+            together.counter.add_(1)
+        return known[1]
+
+    def _signs(self, group: dict[str, Any]) -> tuple:
+        """What `_find` reads. What is known holds on to the tensors named here, so no other can have their ids."""
+        moving = [param.grad is not None for param in group["params"]]
+        return moving, self.plan.targets, [id(value) for state in self.state.values() for value in state.values()]
+
+    def _find(self, group: dict[str, Any]) -> "list[_Together]":
+        """Parameters that have always moved together share a counter: nearly always there is one, and one launch. It
+        lies on the CPU, as in torch's AdamW, so reading it waits for no device."""
         params = [param for param in group["params"] if param.grad is not None]
         resting = [self.state[param] for param in group["params"] if param.grad is None]
         left_behind = {id(state["step"]) for state in resting if state}
         fresh = torch.zeros(())
-        counters = [self._state_of(param, fresh)["step"] for param in params]
-        if not left_behind and all([counter is counters[0] for counter in counters]):  # noqa: C419 (a list is quicker)
-            return [(counters[0].add_(1), params)] if params else []
-        moving: dict[int, list[Tensor]] = {}
-        for param, counter in zip(params, counters, strict=True):
-            moving.setdefault(id(counter), []).append(param)
-        by_id = {id(counter): counter for counter in counters}
-        return [
-            (self._advance(by_id[key], together, alone=key not in left_behind), together)
-            for key, together in moving.items()
-        ]
+        by_counter: dict[int, list[Tensor]] = {}
+        for param in params:
+            by_counter.setdefault(id(self._state_of(param, fresh)["step"]), []).append(param)
+        return [self._as_one(params, alone=key not in left_behind) for key, params in by_counter.items()]
+
+    def _as_one(self, params: list[Tensor], *, alone: bool) -> "_Together":
+        states = [self.state[param] for param in params]
+        if not alone:  # the others stand still, and keep the counter
+            counter = states[0]["step"].clone()
+            for state in states:
+                state["step"] = counter
+        return _Together(
+            params=params,
+            means=[state["exp_avg"] for state in states],
+            squares=[state["exp_avg_sq"] for state in states],
+            are_targets=[param in self.plan.targets for param in params],
+            counter=states[0]["step"],
+        )
 
     def _state_of(self, param: Tensor, counter: Tensor) -> dict[str, Any]:
         state = self.state[param]
@@ -85,40 +109,34 @@ class AdamW(torch.optim.Optimizer):
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(param), torch.zeros_like(param)
         return state
 
-    def _advance(self, counter: Tensor, params: list[Tensor], *, alone: bool) -> Tensor:
-        if not alone:  # the others stand still
-            counter = counter.clone()
-            for param in params:
-                self.state[param]["step"] = counter
-        return counter.add_(1)
-
-    def _take(self, group: dict[str, Any], step: int, params: list[Tensor], scratch: dict[str, Any]) -> None:
+    def _take(self, group: dict[str, Any], together: "_Together", scratch: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
-        states = [self.state[param] for param in params]
         kernels.adamw_(
-            params,
-            [param.grad for param in params if param.grad is not None],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            self._are_targets(params, scratch),
+            together.params,
+            [param.grad for param in together.params if param.grad is not None],
+            together.means,
+            together.squares,
+            together.are_targets,
             Adam(
                 lr=float(group["lr"]),
                 beta1=beta1,
                 beta2=beta2,
                 eps=group["eps"],
                 weight_decay=group["weight_decay"],
-                step=step,
+                step=int(together.counter),
             ),
             self.plan.pull,
             count=self.plan.count,
             scratch=scratch,
         )
 
-    def _are_targets(self, params: list[Tensor], scratch: dict[str, Any]) -> list[bool]:
-        # Hashing a tensor is slow. The plan's set is replaced, never changed.
-        now = (self.plan.targets, [id(param) for param in params])
-        known = scratch.get("targets")
-        if known is None or known[0] is not now[0] or known[1] != now[1]:
-            known = scratch["targets"] = (*now, [param in self.plan.targets for param in params])
-        answers: list[bool] = known[2]
-        return answers
+
+@dataclass(frozen=True)
+class _Together:
+    """Parameters of one group that share a counter, and their states."""
+
+    params: list[Tensor]
+    means: list[Tensor]
+    squares: list[Tensor]
+    are_targets: list[bool]
+    counter: Tensor

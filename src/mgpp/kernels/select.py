@@ -14,6 +14,7 @@ reads and one write. What is not needed is launched all the same and returns at 
 row never changes, so it is recorded in a CUDA graph.
 """
 
+import struct
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -115,12 +116,12 @@ class Outcome:
 
     def cut(self) -> Cut:
         numbers = self._numbers.get()
-        key = (int(numbers[CUT]) << self._shift) & 0x7FFFFFFF
-        value = float(torch.tensor(key, dtype=torch.int32).view(torch.float32))
-        return Cut(value=value, below=int(numbers[CUT_BELOW]), ties=int(numbers[TIES]))
+        bits = (numbers[CUT] << self._shift) & 0x7FFFFFFF
+        (value,) = struct.unpack("f", struct.pack("i", bits))
+        return Cut(value=value, below=numbers[CUT_BELOW], ties=numbers[TIES])
 
     def zeros(self) -> list[int]:
-        return self._numbers.get()[SLOTS:].tolist()
+        return self._numbers.get()[SLOTS:]
 
 
 def zero_smallest_(
