@@ -55,13 +55,15 @@ def mgpp_version() -> str:
 
 def _commit() -> str | None:
     """Of the checkout that this runs from; MGPP_COMMIT says it where the files were copied without their history."""
+    if told := os.environ.get("MGPP_COMMIT"):
+        return told
     here = Path(__file__)
     try:
         for question in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
             git = ["git", "-C", str(here.parent), *question]
             answer = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("MGPP_COMMIT")
+        return None
     return answer
 
 
