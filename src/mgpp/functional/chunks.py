@@ -34,3 +34,16 @@ def chunks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 def _piece(tensor: Tensor) -> int:
     # A GPU has no such cache to stay in, and every launch costs the same: take pieces of 64 MiB there.
     return CHUNK if tensor.device.type == "cpu" else CHUNK << 6
+
+
+def slabs(height: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Aligned views of whole rows of matrices of one shape: a multiple of `height` rows, about CHUNK values.
+
+    One number (a tensor without dimensions) goes with every slab.
+    """
+    first = tensors[0]
+    if first.numel() == 0:
+        return
+    size = max(1, _piece(first) // (first.shape[1] * height)) * height
+    for start in range(0, first.shape[0], size):
+        yield tuple(tensor[start : start + size] if tensor.dim() else tensor for tensor in tensors)

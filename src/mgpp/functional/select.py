@@ -93,7 +93,7 @@ def zero_smallest_(
 
     `score(weight, *inputs)` is elementwise; `inputs[i]` are the tensors it needs beside `weights[i]`.
     """
-    dtype = _score_dtype(weights, score, inputs)
+    dtype = score_dtype(weights, score, inputs)
 
     def walk() -> Iterable[Tensor]:
         for weight, beside in _pairs(weights, inputs):
@@ -114,7 +114,7 @@ def zero_below_(
 ) -> None:
     """Zero the weights that the cut takes: those that score under it, and the first of those that equal it."""
     # Against a bfloat16 tensor torch would round the cut to bfloat16 first.
-    dtype = _score_dtype(weights, score, inputs)
+    dtype = score_dtype(weights, score, inputs)
     ties = cut.ties
     for weight, beside in _pairs(weights, inputs):
         for piece in chunks(weight, *beside):
@@ -140,7 +140,7 @@ def _pairs(
     return zip(weights, inputs if inputs is not None else [()] * len(weights), strict=True)
 
 
-def _score_dtype(weights: Sequence[Tensor], score: Score, inputs: Sequence[Sequence[Tensor]] | None) -> torch.dtype:
+def score_dtype(weights: Sequence[Tensor], score: Score, inputs: Sequence[Sequence[Tensor]] | None) -> torch.dtype:
     """The dtype in which all scores compare exactly (float32 for a mix of the two half precisions)."""
     dtype = None
     for weight, beside in _pairs(weights, inputs):
