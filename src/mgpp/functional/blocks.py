@@ -23,7 +23,9 @@ def block_scores(weight: Tensor, *beside: Tensor, blocks: Blocks, score: Score, 
     zero does not condemn its neighbours; a block that is gone as a whole is marked itself.
     """
     means = [_means(score(*slab), blocks, marked) for slab in slabs(blocks.rows, weight, *beside)]
-    return torch.cat(means) if means else weight.new_empty(*grid_of(weight, blocks), dtype=torch.float32)
+    if not means:
+        return weight.new_empty(*grid_of(weight, blocks), dtype=torch.float32)
+    return torch.cat(means) if len(means) > 1 else means[0]
 
 
 def zero_blocks_(
@@ -98,10 +100,11 @@ def common_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
 
 def _means(score: Tensor, blocks: Blocks, marked: bool) -> Tensor:
     wide = torch.promote_types(score.dtype, torch.float32)
+    size = blocks.size if blocks.divides((score.shape[0], score.shape[1])) else block_sizes(score, blocks)
     if not marked:
-        return _sums(score.to(wide), blocks) / block_sizes(score, blocks)
+        return _sums(score.to(wide), blocks) / size
     gone = score <= torch.finfo(score.dtype).min
-    means = _sums(score.to(wide).masked_fill(gone, 0), blocks) / block_sizes(score, blocks)
+    means = _sums(score.to(wide).masked_fill(gone, 0), blocks) / size
     return means.masked_fill_(_sums((~gone).to(wide), blocks) == 0, torch.finfo(wide).min)
 
 
