@@ -38,6 +38,10 @@ KEPT: dict[str, tuple[dict, float, bool]] = {
     "losparse": ({"method": "losparse"}, 8, True),
     "prior_annealing": ({"method": "prior_annealing"}, 1, True),
     "prior_annealing-threshold": ({"method": "prior_annealing", "exact": False}, 1, True),
+    "mgpp-2x1": ({"method": "mgpp", "structure": "2x1"}, 0, False),  # a number or two a block, for a moment
+    "mgpp-4x4": ({"method": "mgpp", "structure": "4x4"}, 0, True),
+    "mgpp-1:4": ({"method": "mgpp", "structure": "1:4"}, 0, True),
+    "gmp-hold-1:4": ({"method": "gmp", "hold": True, "structure": "1:4"}, 1, True),
 }
 
 

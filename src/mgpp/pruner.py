@@ -16,7 +16,7 @@ from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
-from mgpp.targets import find_targets, unwrap
+from mgpp.targets import find_targets, stored_transposed, unwrap
 
 Record = dict[str, Any]
 
@@ -56,6 +56,7 @@ class Pruner:
         self.gradients = gradients
         self.added = prepare(model, method, include=include, exclude=exclude)
         self.targets: dict[str, nn.Parameter] = find_targets(model, include=include, exclude=exclude)
+        self._turned = stored_transposed(model, self.targets)
         self.memory = Memory(self.targets)
         self._parameters = list(model.parameters())
         self.on_record = on_record
@@ -92,6 +93,11 @@ class Pruner:
     @property
     def num_added(self) -> int:
         return sum(parameter.numel() for parameter in self.added.values())
+
+    @property
+    def asked_zeros(self) -> int:
+        """The fewest zeros that meet the method's sparsity; of whole blocks the last may not have fitted."""
+        return self.recipe.select.least(self._step(self.t), self.schedule.sparsity) + self.num_added
 
     def _share(self, zeros: int) -> float:
         return (zeros - self.num_added) / self.num_weights
@@ -202,8 +208,7 @@ class Pruner:
         """Reach the target exactly at the end of a run that skipped steps; does nothing where it is reached."""
         if self.t >= self.run.total_steps:  # every event was held, and not every method counts to a target
             return
-        asked = int(self.schedule.sparsity * self.num_weights) + self.num_added
-        if sum(self.zeros.values()) < asked:
+        if sum(self.zeros.values()) < self.asked_zeros:
             self._prune(self._step(self.t), self.schedule.sparsity)
 
     def _step(self, t: int, grad_scale: float | Tensor = 1.0) -> Step:
@@ -217,6 +222,7 @@ class Pruner:
             plan=self._plan,
             scratch=self._scratch,
             added=self.num_added,
+            turned=self._turned,
         )
 
     def _require_finite_gradients(self) -> None:

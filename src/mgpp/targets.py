@@ -56,6 +56,12 @@ def find_targets(
     return trainable
 
 
+def stored_transposed(model: nn.Module, targets: Mapping[str, nn.Parameter]) -> frozenset[int]:
+    """Which targets, by position, their layer keeps as inputs × outputs: Conv1D's. A Linear's are outputs × inputs."""
+    turned = {id(module.weight) for module in model.modules() if isinstance(module, Conv1D)}
+    return frozenset(i for i, weight in enumerate(targets.values()) if id(weight) in turned)
+
+
 def count_parameters(model: nn.Module) -> int:
     """All parameters of the model, frozen ones too, a tied one once."""
     return sum(parameter.numel() for parameter in model.parameters())

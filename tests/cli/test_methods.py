@@ -101,3 +101,23 @@ def test_a_wrong_teacher_is_one_line_and_exit_code_2(options, told, tiny_bert, t
     assert len(lines) == 1
     assert told in lines[0]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("structure", "zeros"), [("2:4", PRUNABLE // 2), ("4x4", int(0.73 * PRUNABLE) // 16 * 16)])
+def test_a_structure_reaches_the_saved_file(structure, zeros, tiny_bert, tiny_reviews, tmp_path, capsys):
+    sparsity = [] if ":" in structure else ["--sparsity=0.73"]
+    place = ["--output", str(tmp_path / "out"), f"--set=structure={structure}", *sparsity]
+    assert main(["prune", str(tiny_bert), str(tiny_reviews), *place, *SHORT, *RAMP, "--json"]) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out)
+    assert result["zeros"] == zeros
+    assert result["method"]["structure"] == structure
+    assert "warning" not in err
+    saved = load_file(tmp_path / "out" / "model.safetensors")
+    pruned = [weight for name, weight in saved.items() if "encoder.layer" in name and weight.ndim == 2]
+    for weight in pruned:
+        if structure == "2:4":
+            assert ((weight != 0).unflatten(1, (-1, 4)).sum(-1) <= 2).all()
+        else:
+            kept = (weight != 0).unflatten(0, (-1, 4)).unflatten(2, (-1, 4)).sum((1, 3))
+            assert set(kept.unique().tolist()) <= {0, 16}

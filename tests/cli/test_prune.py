@@ -95,6 +95,8 @@ def test_every_setting_of_a_method_can_be_set(prune, capsys):
         ("end = 1.5 ep", ("end", "1.5 ep")),
         ("hold=true", ("hold", True)),
         ("spike_var=1e-9", ("spike_var", 1e-9)),
+        ("structure=2:4", ("structure", "2:4")),
+        ("structure = 32x1", ("structure", "32x1")),
     ],
 )
 def test_values_are_read_as_toml(setting, expected):
@@ -118,6 +120,10 @@ def test_values_are_read_as_toml(setting, expected):
         (["--sparsity", "0.5", "--set", "decoupled=yes"], "decoupled='yes': it is true or false"),
         (["--sparsity", "0.5", "--set", "score=beauty"], "score='beauty' is not one of magnitude, curvature"),
         (["--sparsity", "0.5", "--set", "spyke_var=1e-9"], "mgpp has no setting spyke_var: it has sparsity"),
+        (["--sparsity", "0.9", "--set", "structure=2:4"], 'structure="2:4" keeps 2 of every 4 weights'),
+        (["--sparsity", "0.9", "--set", "structure=tall"], "structure='tall': write"),
+        (["--set", "structure=2x1"], "sparsity is missing"),
+        (["--sparsity", "0.5", "--method", "losparse", "--set", "structure=2:4"], "LoSparse removes whole rows"),
         (["--sparsity", "0.5", "--set", 'slab_var="wide"'], "wrong type"),
         (["--sparsity", "0.5", "--method", "magic"], "method='magic' is not one of mgpp, gmp, l2"),
         (["--sparsity", "0.5", "--method", "none"], "method none prunes nothing"),

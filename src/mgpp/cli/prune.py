@@ -105,18 +105,20 @@ def read_method(name: str, sparsity: float | None, settings: list[str]) -> Metho
         if sparsity is not None or chosen:
             raise ValueError("method none prunes nothing: leave --sparsity and --set out, or choose a method")
         return None
-    if sparsity is None and "sparsity" not in chosen:
+    if sparsity is None and not {"sparsity", "structure"} & chosen.keys():
         raise ValueError("how many weights should go? give --sparsity, such as --sparsity 0.9 (or --method none)")
     return from_dict({"method": name, **({} if sparsity is None else {"sparsity": sparsity}), **chosen})
 
 
 def read_setting(setting: str) -> tuple[str, Any]:
-    """spike_var=1e-9 → ("spike_var", 1e-9). Values are TOML's; words (curvature) and epochs (2ep) need no quotes."""
+    """spike_var=1e-9 → ("spike_var", 1e-9). Values are TOML's; words (curvature), epochs (2ep) and structures (2:4)
+    need no quotes."""
     key, equals, value = (part.strip() for part in setting.partition("="))
     if not (key and equals and value):
         raise ValueError(f"--set {setting}: write it as KEY=VALUE, such as spike_var=1e-9")
     is_word = re.fullmatch(r"[A-Za-z_][\w-]*", value) and value.lower() not in ("true", "false", "inf", "nan")
-    if is_word or re.fullmatch(r"[\d.]+\s*ep", value):
+    is_structure = re.fullmatch(r"\d+[x:]\d+", value)
+    if is_word or is_structure or re.fullmatch(r"[\d.]+\s*ep", value):
         return key, value
     try:
         return key, tomllib.loads(f"value = {value}")["value"]

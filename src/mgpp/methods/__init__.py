@@ -49,7 +49,7 @@ def from_dict(settings: Mapping[str, Any]) -> Method:
         raise ValueError(f"method={name!r} is not one of {', '.join(METHODS)}")
     if isinstance(settings.get("prior"), Mapping):
         settings["prior"] = _build("prior", Prior, settings["prior"])
-    if "sparsity" not in settings:
+    if "sparsity" not in settings and "structure" not in settings:
         raise ValueError(f"{name} needs a sparsity, for example sparsity=0.9")
     return _build(name, METHODS[name], settings)
 

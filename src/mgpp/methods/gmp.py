@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mgpp.methods.magnitude import SCORES, MagnitudeRamp
 from mgpp.methods.recipe import Hold, Recipe, Regrow
+from mgpp.methods.structured import selection
 from mgpp.methods.times import Run
 
 
@@ -14,4 +15,9 @@ class GMP(MagnitudeRamp):
     hold: bool = False
 
     def recipe(self, run: Run) -> Recipe:
-        return Recipe(schedule=self.schedule(run), score=SCORES[self.score], between=Hold() if self.hold else Regrow())
+        return Recipe(
+            schedule=self.schedule(run),
+            score=SCORES[self.score],
+            select=selection(self.pattern),
+            between=Hold() if self.hold else Regrow(),
+        )

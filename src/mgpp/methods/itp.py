@@ -6,6 +6,7 @@ from mgpp.methods.prior import Prior, check_prior, penalty_of
 from mgpp.methods.ramp import Ramp
 from mgpp.methods.recipe import Recipe
 from mgpp.methods.sensitivity import Sensitivity, check_beta
+from mgpp.methods.structured import selection
 from mgpp.methods.times import Run
 
 
@@ -27,4 +28,5 @@ class ITP(Ramp):
             schedule=schedule,
             score=Sensitivity(every=schedule.every, beta1=self.beta1),
             penalty=penalty_of(self.prior, schedule, run),
+            select=selection(self.pattern),
         )

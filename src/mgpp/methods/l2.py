@@ -7,6 +7,7 @@ from torch import Tensor
 
 from mgpp.methods.magnitude import SCORES, MagnitudeRamp
 from mgpp.methods.recipe import Penalty, Recipe, Step
+from mgpp.methods.structured import selection
 from mgpp.methods.times import Run
 
 
@@ -24,7 +25,12 @@ class L2(MagnitudeRamp):
 
     def recipe(self, run: Run) -> Recipe:
         penalty: Penalty = DecoupledL2(self.weight) if self.decoupled else CoupledL2(self.weight)
-        return Recipe(schedule=self.schedule(run), score=SCORES[self.score], penalty=penalty)
+        return Recipe(
+            schedule=self.schedule(run),
+            score=SCORES[self.score],
+            penalty=penalty,
+            select=selection(self.pattern),
+        )
 
 
 @dataclass(frozen=True)

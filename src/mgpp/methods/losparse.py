@@ -28,6 +28,7 @@ class LoSparse(Ramp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.refuse_structure("LoSparse removes whole rows, a structure of its own")
         check_beta("beta1", self.beta1)
         if not 0 < self.ratio < 1:
             raise ValueError(f"ratio={self.ratio}: the low-rank part's share of the weights, strictly between 0 and 1")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mgpp.methods.magnitude import SCORES, MagnitudeRamp
 from mgpp.methods.prior import Prior
 from mgpp.methods.recipe import Hold, Recipe, Regrow
+from mgpp.methods.structured import selection
 from mgpp.methods.times import Run
 
 
@@ -48,5 +49,6 @@ class MGPP(MagnitudeRamp):
             schedule=schedule,
             score=SCORES[self.score],
             penalty=self.prior.penalty(schedule, run),
+            select=selection(self.pattern),
             between=Hold(since=schedule.end) if self.fix_after_ramp else Regrow(),
         )

@@ -11,6 +11,7 @@ from mgpp.methods.learned import ForwardMask, LearnedScore, check_score_lr, mask
 from mgpp.methods.prior import Prior, check_prior, penalty_of
 from mgpp.methods.ramp import Ramp
 from mgpp.methods.recipe import Recipe, Score, Select, Step
+from mgpp.methods.structured import Patterned, leave_masks_, matrices_beside, shapes_of
 from mgpp.methods.times import Run
 
 SCOPES = ("layer", "global")
@@ -41,9 +42,14 @@ class Movement(Ramp):
             schedule=schedule,
             score=LearnedScore(),
             penalty=penalty_of(self.prior, schedule, run),
-            select=MaskEverywhere() if self.scope == "global" else MaskByLayer(),
+            select=self._select(),
             between=ForwardMask(lr=self.score_lr),
         )
+
+    def _select(self) -> Select:
+        if self.pattern is None:
+            return MaskEverywhere() if self.scope == "global" else MaskByLayer()
+        return PatternEverywhere(self.pattern) if self.scope == "global" else PatternByLayer(self.pattern)
 
 
 class MaskEverywhere(Select):
@@ -73,3 +79,34 @@ class MaskByLayer(Select):
                 cuts.append(mask_smallest_([mask], k, score=score, inputs=[beside]))
         lowest = torch.stack([cut.to(cuts[0].device) for cut in cuts]).min()
         return Cut(value=float(lowest), below=int(sparsity * seen), ties=0)
+
+
+class PatternEverywhere(Patterned):
+    """The lowest of all weights together leave the mask, in a pattern."""
+
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
+        return leave_masks_(
+            step.matrices(masks(step)),
+            self.structure.most(shapes_of(step), sparsity),
+            structure=self.structure,
+            score=score,
+            inputs=matrices_beside(step, score.beside(step)),
+        )
+
+
+class PatternByLayer(Patterned):
+    """The lowest of every matrix leave the mask, in a pattern: what did not fit into one is left to the next."""
+
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
+        shapes, matrices = shapes_of(step), step.matrices(masks(step))
+        cuts, taken = [], 0
+        for i, beside in enumerate(matrices_beside(step, score.beside(step))):
+            most = self.structure.most(shapes[i : i + 1], 1.0)
+            k = min(most, self.structure.most(shapes[: i + 1], sparsity) - taken)
+            if k == matrices[i].numel():
+                matrices[i].fill_(False)
+                taken += k
+            else:
+                cuts.append(leave_masks_([matrices[i]], k, structure=self.structure, score=score, inputs=[beside]))
+                taken += cuts[-1].count
+        return Cut(value=min(cut.value for cut in cuts), below=taken, ties=0)

@@ -10,9 +10,11 @@ from torch import Tensor
 from mgpp.functional import fisher
 from mgpp.functional.mask import mask_, mask_smallest_
 from mgpp.functional.select import Cut
+from mgpp.functional.structure import Blocks, Structure
 from mgpp.methods.prior import Prior, check_prior, penalty_of
 from mgpp.methods.ramp import Ramp
 from mgpp.methods.recipe import Between, Recipe, Score, Select, Step
+from mgpp.methods.structured import leave_masks_, matrices_beside, shapes_of
 from mgpp.methods.times import Run, Time
 
 DIAGONAL = "inverse_fisher_diagonal"
@@ -55,6 +57,7 @@ class OBERT(Ramp):
             damp=self.damp,
             batch_size=self.batch_size,
             memory_gb=self.memory_gb,
+            structure=self.pattern,
         )
         return Recipe(
             schedule=schedule,
@@ -137,12 +140,21 @@ class Surgeon(Select):
     damp: float
     batch_size: int
     memory_gb: float
+    structure: Structure | None = None
+
+    def least(self, step: Step, sparsity: float) -> int:
+        if self.structure is None:
+            return super().least(step, sparsity)
+        return self.structure.least(shapes_of(step), sparsity)
 
     def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
         k = int(sparsity * sum(weight.numel() for weight in step.weights))
+        if self.structure is not None:
+            k = self.structure.most(shapes_of(step), sparsity)
         before = keeps(step)
-        if k == _total([keep.numel() - keep.count_nonzero() for keep in before]):
-            return Cut(value=_lowest_kept(step, score), below=k, ties=0)
+        room = k - _total([keep.numel() - keep.count_nonzero() for keep in before])
+        if room < (self.structure.size if isinstance(self.structure, Blocks) else 1):
+            return Cut(value=_lowest_kept(step, score), below=k - room, ties=0)
         groups = group_spans([keep.numel() for keep in before], block=self.block, most=self._most(step))
         inverses: list[Tensor] = []
         for group in groups:
@@ -150,7 +162,7 @@ class Surgeon(Select):
             self._note_diagonals(step, group, inverses)
         if len(groups) > 1:
             inverses.clear()
-        after, lowest = _choose(step, score, k)
+        after, lowest = _choose(step, score, k, self.structure)
         moves = [
             torch.where(old & ~new, weight, 0).to(_precision(weight)).contiguous()
             for weight, old, new in zip(step.weights, before, after, strict=True)
@@ -233,11 +245,18 @@ def _precision(weight: Tensor) -> torch.dtype:
     return torch.promote_types(weight.dtype, torch.float32)
 
 
-def _choose(step: Step, score: Score, k: int) -> tuple[list[Tensor], float]:
+def _choose(step: Step, score: Score, k: int, structure: Structure | None) -> tuple[list[Tensor], float]:
     """The masks that k weights have left, with the diagonals as they are noted, and the lowest score that stays."""
     masks = [torch.empty_like(keep) for keep in keeps(step)]
     inputs = [(weight, *beside) for weight, beside in zip(step.weights, score.beside(step), strict=True)]
-    return masks, float(mask_smallest_(masks, k, score=lambda mask, *rest: score(*rest), inputs=inputs))
+
+    def worth(mask: Tensor, *rest: Tensor) -> Tensor:
+        return score(*rest)
+
+    if structure is None:
+        return masks, float(mask_smallest_(masks, k, score=worth, inputs=inputs))
+    turned = matrices_beside(step, inputs)
+    return masks, leave_masks_(step.matrices(masks), k, structure=structure, score=worth, inputs=turned).value
 
 
 def _lowest_kept(step: Step, score: Score) -> float:

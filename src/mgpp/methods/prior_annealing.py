@@ -8,7 +8,8 @@ from mgpp.functional.select import Cut
 from mgpp.methods.magnitude import SCORES, MagnitudeRamp
 from mgpp.methods.prior import Prior
 from mgpp.methods.ramp import Schedule
-from mgpp.methods.recipe import Everywhere, Hold, Recipe, Score, Select, Step
+from mgpp.methods.recipe import Hold, Recipe, Score, Select, Step
+from mgpp.methods.structured import selection
 from mgpp.methods.times import Run, Time, check_time, resolve_time
 
 
@@ -42,6 +43,8 @@ class PriorAnnealing(MagnitudeRamp):
             check_time("prune_at", self.prune_at, least=1)
         if not self.exact and self.score != "magnitude":
             raise ValueError(f'score={self.score!r}: exact=False compares |θ| with a width, it needs score="magnitude"')
+        if not self.exact:
+            self.refuse_structure("exact=False takes weights one by one, however many they are: set exact=True, or")
         _ = self.prior  # it checks its settings
 
     @property
@@ -73,7 +76,7 @@ class PriorAnnealing(MagnitudeRamp):
             schedule=schedule,
             score=SCORES[self.score],
             penalty=self.prior.penalty(schedule, run, until=schedule.at),
-            select=Everywhere() if self.exact else Within(width),
+            select=selection(self.pattern) if self.exact else Within(width),
             between=Hold(),
         )
 

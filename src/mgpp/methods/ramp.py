@@ -1,25 +1,33 @@
 """How sparse, and when: the fields every method shares, and the schedule they become in a run."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import nn
 
 from mgpp.functional.schedule import cubic_sparsity, is_event, prior_warm_up
+from mgpp.functional.structure import Groups, Structure, parse_structure
 from mgpp.methods.times import Run, Time, check_time, resolve_time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ramp:
-    """The fields all methods share: how sparse, and when. `sparsity` is the fraction removed."""
+    """The fields all methods share: how sparse, when, and in what pattern. `sparsity` is the fraction removed.
 
-    sparsity: float
+    `structure` is "2x1" (or any rows x columns) for zeros in whole blocks, "2:4" (or any N:M) for N kept of every M
+    inputs, which is a sparsity of its own; without it zeros lie anywhere.
+    """
+
+    sparsity: float = None  # type: ignore[assignment]  # N:M brings it along: always a number once the method is made
     start: Time = 0.1
     end: Time = 0.7
     every: Time = 10
     initial_sparsity: float = 0.0
+    structure: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sparsity", self._sparsity_of_structure())
         if not 0 <= self.sparsity < 1:
             percent = f"; for {self.sparsity:g}% write {self.sparsity / 100:g}" if 5 <= self.sparsity < 100 else ""
             raise ValueError(f"sparsity={self.sparsity}: the fraction of weights to remove lies in [0, 1){percent}")
@@ -31,8 +39,32 @@ class Ramp:
         check_time("end", self.end, least=1)
         check_time("every", self.every, least=1)
 
+    @property
+    def pattern(self) -> Structure | None:
+        return None if self.structure is None else parse_structure(self.structure)
+
+    def _sparsity_of_structure(self) -> float:
+        pattern = self.pattern
+        if isinstance(pattern, Groups):
+            if self.sparsity is not None and not math.isclose(self.sparsity, pattern.sparsity):
+                raise ValueError(
+                    f'sparsity={self.sparsity}: structure="{pattern}" keeps {pattern.kept} of every {pattern.group} '
+                    f"weights, a sparsity of {pattern.sparsity:g}: leave sparsity out"
+                )
+            return pattern.sparsity
+        if self.sparsity is None:
+            raise ValueError("sparsity is missing: give the fraction of weights to remove, for example sparsity=0.9")
+        return self.sparsity
+
+    def refuse_structure(self, reason: str) -> None:
+        """For methods that have no room for one."""
+        if self.structure is not None:
+            raise ValueError(f"structure={self.structure!r}: {reason}, leave structure out")
+
     def prepare(self, model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
         """Change the layers that hold `targets` where the method needs other ones; the parameters it added, by name."""
+        if self.structure is not None:
+            _require_matrices(targets, self.structure)
         return {}
 
     def schedule(self, run: Run) -> "Schedule":
@@ -44,6 +76,15 @@ class Ramp:
             every=resolve_time("every", self.every, run, least=1),
             last=run.total_steps,
         )
+
+
+def _require_matrices(targets: Mapping[str, nn.Parameter], structure: str) -> None:
+    for name, weight in targets.items():
+        if weight.dim() != 2:
+            raise ValueError(
+                f"{name} has shape {tuple(weight.shape)}: structure={structure!r} is for matrices, leave it out with "
+                "exclude="
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

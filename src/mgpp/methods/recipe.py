@@ -4,7 +4,7 @@ The pieces are values without state of their own. What must last from step to st
 method is saved, resumed and weighed without knowing it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -81,6 +81,7 @@ class Step:
     plan: Plan | None = None  # of an optimizer that can take the penalty and the count into its own pass
     scratch: Scratch = field(default_factory=dict)  # what fast paths keep between calls
     added: int = 0  # parameters that the method has put beside the pruned ones: they count as kept weights
+    turned: frozenset[int] = frozenset()  # the weights, by position, that their layers store as inputs × outputs
 
     @cached_property
     def groups(self) -> dict[Tensor, dict[str, Any]]:
@@ -91,6 +92,10 @@ class Step:
     def moving(self) -> list[Tensor]:
         """The weights that have a gradient: no others are touched by this step."""
         return [weight for weight in self.weights if weight.grad is not None]
+
+    def matrices(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Tensors that belong to the weights, one to each, as outputs × inputs: views, never copies."""
+        return [tensor.t() if i in self.turned else tensor for i, tensor in enumerate(tensors)]
 
     def learning_rates(self, weights: Sequence[Tensor]) -> list[float]:
         if self.optimizer is None:
@@ -144,6 +149,10 @@ class Select(Protocol):
         """An event will follow this step: ask of the optimizer what it can do for it on its way."""
         return
 
+    def least(self, step: Step, sparsity: float) -> int:
+        """How many zeros an event at this sparsity leaves, if not more."""
+        return int(sparsity * sum(weight.numel() for weight in step.weights))
+
     def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None: ...
 
 
@@ -169,14 +178,20 @@ class Everywhere(Select):
                 scratch=step.scratch,
             )
 
-        def held_first(weight: Tensor, kept: Tensor, *more: Tensor) -> Tensor:
-            return score(weight, *more).where(kept, float("-inf"))
-
         with_keep = [(kept, *more) for kept, more in zip(keep, beside, strict=True)]
-        return zero_smallest_(step.weights, k, score=held_first, inputs=with_keep)
+        return zero_smallest_(step.weights, k, score=held_first(score), inputs=with_keep)
 
     def _count(self, step: Step, sparsity: float) -> int:
         return int(sparsity * sum(weight.numel() for weight in step.weights))
+
+
+def held_first(score: Score) -> Callable[..., Tensor]:
+    """The score with the mask as its second argument: what is held at zero goes before all else."""
+
+    def marked(weight: Tensor, kept: Tensor, *more: Tensor) -> Tensor:
+        return score(weight, *more).where(kept, float("-inf"))
+
+    return marked
 
 
 class Between(Protocol):

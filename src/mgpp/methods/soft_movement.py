@@ -33,6 +33,7 @@ class SoftMovement(Ramp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.refuse_structure("a threshold takes weights one by one, however many they are: use Movement, or")
         check_score_lr(self.score_lr)
         check_prior(self.prior)
         if self.initial_sparsity > 0:

@@ -75,7 +75,8 @@ def run(
         watch.stop()
         result = _result(plan, trainer, _counted(targets, pruning), seconds=watch.seconds, before=before)
         tell(f"after training: {describe(result['after'])}, sparsity {result['sparsity']:.4f}")
-        if result["zeros"] - result["added"] < int(result["target_sparsity"] * result["prunable"]):
+        pruner = getattr(pruning, "pruner", None)
+        if pruner is not None and result["zeros"] < pruner.asked_zeros:
             tell(f"warning: that is less than the {result['target_sparsity']:g} asked for")
         return folder.finish(_saver(plan, model, targets, result), result, keep_checkpoints=keep_checkpoints)
 
