@@ -21,7 +21,7 @@ lint: $(READY)
 # nothing, and runs all that a device can change.
 test-gpu:
 	PYTHONPATH=src:. $(PYTHON) -m pytest -p no:cacheprovider --device cuda \
-		tests/test_gpu.py tests/kernels tests/functional tests/methods
+		tests/test_gpu.py tests/kernels tests/functional tests/methods tests/runtime
 
 # torch first and alone: its pinned build must be in place before another package's looser range is read.
 $(READY): pyproject.toml constraints.txt

@@ -8,6 +8,7 @@ from typing import Any
 COLUMNS = {
     "name": "",
     "weights": "weights",
+    "tokens": "tokens",
     "median_ms": "ms, median (middle half)",
     "ratio": "against plain",
     "device_ms": "device alone, ms",
@@ -17,6 +18,8 @@ COLUMNS = {
     "step_bytes": "bytes for a moment",
     "extra_bytes": "bytes for a moment",
     "peak_bytes": "peak bytes",
+    "weight_bytes": "bytes of the weights",
+    "apart": "outputs apart",
 }
 
 

@@ -24,12 +24,13 @@ MAY_IMPORT = {
     "tasks": set(),
     "run": {"distillation", "layers", "methods", "targets", "pruner", "trainer", "tasks", "records"},
     "compare": {"methods", "run"},
+    "runtime": {"layers"},
     "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run", "compare", "bench"},
-    "__init__": {"adamw", "distillation", "layers", "methods", "optim", "pruner", "sampler", "trainer"},
-    "bench": {"adamw", "functional", "kernels", "methods", "pruner"},
+    "__init__": {"adamw", "distillation", "layers", "methods", "optim", "pruner", "runtime", "sampler", "trainer"},
+    "bench": {"adamw", "functional", "kernels", "methods", "pruner", "runtime", "targets"},
     "__main__": {"cli"},
 }
-MAY_SEE_TRANSFORMERS = {"bench", "distillation", "layers", "targets", "trainer", "tasks", "run", "cli"}
+MAY_SEE_TRANSFORMERS = {"bench", "distillation", "layers", "targets", "trainer", "tasks", "run", "runtime", "cli"}
 
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -18,6 +18,7 @@ from mgpp.methods import (
 )
 from mgpp.optim import SGHMC, SGLD
 from mgpp.pruner import Pruner, prepare
+from mgpp.runtime import to_semi_structured
 from mgpp.sampler import GradientSampler
 from mgpp.trainer import PruningCallback
 
@@ -44,4 +45,5 @@ __all__ = [
     "load_pretrained",
     "merge_",
     "prepare",
+    "to_semi_structured",
 ]

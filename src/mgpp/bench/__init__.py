@@ -3,5 +3,6 @@
 from mgpp.bench.decoder import measure_decoder
 from mgpp.bench.overhead import SHAPES, measure_overhead
 from mgpp.bench.selection import measure_selection
+from mgpp.bench.semi_structured import measure_semi_structured
 
-__all__ = ["SHAPES", "measure_decoder", "measure_overhead", "measure_selection"]
+__all__ = ["SHAPES", "measure_decoder", "measure_overhead", "measure_selection", "measure_semi_structured"]

@@ -139,6 +139,9 @@ def _sides(device: torch.device, *, naive: bool) -> dict[str, Start]:
         "mgpp decoupled, mgpp.AdamW": pruned(ours, method="mgpp", decoupled=True),
         "mgpp curvature, mgpp.AdamW": pruned(ours, method="mgpp", score="curvature"),
         "mgpp curvature": pruned(theirs, method="mgpp", score="curvature"),
+        "mgpp 2x1": pruned(theirs, method="mgpp", structure="2x1"),
+        "mgpp 4x4": pruned(theirs, method="mgpp", structure="4x4"),
+        "mgpp 2:4": pruned(theirs, method="mgpp", structure="2:4", sparsity=0.5),
         **{name: pruned(theirs, method=name) for name in METHODS if not _samples_gradients(name)},
     }
     if naive:

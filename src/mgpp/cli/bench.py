@@ -11,16 +11,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mgpp.bench import SHAPES, measure_decoder, measure_overhead, measure_selection
+from mgpp.bench import SHAPES, measure_decoder, measure_overhead, measure_selection, measure_semi_structured
 from mgpp.run.result import provenance
 
-WHAT = ("overhead", "selection", "decoder")
+WHAT = ("overhead", "selection", "decoder", "semi-structured")
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="overhead (a training step), selection (one event) or decoder (7B).")] = (
-        "overhead"
-    ),
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="overhead (a training step), selection (one event), decoder (7B) or semi-structured (2:4 inference)."
+        ),
+    ] = "overhead",
     shape: Annotated[str, typer.Option(help=f"overhead: {', '.join(SHAPES)}.")] = "minilm",
     sizes: Annotated[str, typer.Option(help="selection: numbers of weights, comma-separated.")] = "1e6,1e7",
     dtype: Annotated[str, typer.Option(help="selection and decoder: float32 or bfloat16.")] = "float32",
@@ -51,6 +54,8 @@ def bench(
         rows = measure_overhead(shape, device=place, rounds=rounds, naive=naive, only=only)
     elif what == "selection":
         rows = measure_selection(sizes=_sizes(sizes), device=place, dtype=getattr(torch, dtype), rounds=rounds)
+    elif what == "semi-structured":
+        rows = measure_semi_structured(device=place, rounds=rounds)
     else:
         rows = measure_decoder(device=place, dtype=getattr(torch, dtype), rounds=rounds)
     result = {
