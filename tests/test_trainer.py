@@ -146,6 +146,17 @@ def test_stopping_early_warns_and_does_not_prune_behind_the_users_back(tmp_path,
     assert "stopped at step 8 of 20" in caplog.text
 
 
+def test_stopping_after_the_ramp_warns_of_nothing_where_the_last_block_did_not_fit(tmp_path, caplog):
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = state.global_step == 16
+
+    trainer, pruning = trainer_for("platon-5x3", tmp_path, callbacks=[Stop()])
+    trainer.train()
+    assert pruning.pruner.sparsity < 0.75
+    assert not caplog.text
+
+
 def test_loading_the_best_model_at_the_end_is_refused(tmp_path):
     trainer, _ = trainer_for("mgpp", tmp_path)
     trainer.args.load_best_model_at_end = True

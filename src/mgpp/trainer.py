@@ -122,7 +122,7 @@ class PruningCallback(TrainerCallback):
             return
         if state.global_step >= state.max_steps:
             self.pruner.finish()
-        elif self.pruner.sparsity < self.method.sparsity:
+        elif sum(self.pruner.zeros.values()) < self.pruner.asked_zeros:
             logger.warning(
                 "training stopped at step %d of %d: the model is %.4f sparse, not %.4f",
                 state.global_step,

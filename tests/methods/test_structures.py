@@ -120,6 +120,24 @@ def test_a_layer_that_stores_its_weight_transposed_is_pruned_alike(name, word):
         assert torch.equal(weights[True] == 0, weights[False] == 0)
 
 
+@pytest.mark.parametrize("word", ["2x1", "2:4"])
+def test_the_fused_optimizer_prunes_in_the_pattern_too(word):
+    weights = []
+    for kind in (torch.optim.AdamW, mgpp.AdamW):
+        model = Toy()
+        pruner = pruner_for(model, method_of("mgpp", word))
+        optimizer = kind(model.parameters(), lr=1e-2, weight_decay=0)
+        pruner.attach(optimizer)
+        data = batches()
+        for _ in range(STEPS):
+            model(**next(data))["loss"].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        weights.append(torch.cat([weight.detach().flatten() for weight in pruner.targets.values()]))
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-3, atol=1e-5)
+    assert torch.equal(weights[1] == 0, weights[0] == 0)
+
+
 def test_n_of_m_brings_its_sparsity_along():
     method = mgpp.MGPP(structure="2:4")
     assert method.sparsity == 0.5

@@ -126,6 +126,8 @@ def _outline(plan: Plan, targets: Mapping[str, nn.Parameter]) -> list[str]:
             f"pruning {prunable:,} weights to sparsity {schedule['sparsity']:g} between steps {schedule['start']} and "
             f"{schedule['end']}, every {schedule['every']}"
         )
+        if "structure" in plan.method["method"]:
+            lines.append(f"in the structure {plan.method['method']['structure']}")
     if plan.config.teacher is not None:
         share = plan.config.distil_weight
         lines.append(f"taught by {plan.config.teacher}: {share:g} of the loss, at {plan.config.distil_temperature:g}")
