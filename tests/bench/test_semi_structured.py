@@ -26,12 +26,13 @@ def test_every_case_has_a_dense_and_a_sparse_row_of_the_same_zeros(monkeypatch):
         linears={"small": (32, 64)},
         whole={"bert": semi_structured.Whole(lambda: BertModel(SMALL), 2, 8)},
     )
-    names = ["small: dense", "small: 2:4"] * 2 + ["bert, whole: dense", "bert, whole: 2:4"]
+    ways = ["dense", "2:4", "dense, recorded", "2:4, recorded"]
+    names = [f"{case}: {way}" for case in ("small", "small", "bert, whole") for way in ways]
     assert [row["name"] for row in rows] == names
-    assert [row["tokens"] for row in rows] == [3, 3, 5, 5, 16, 16]
-    assert [row["apart"] for row in rows] == [None, 0.0] * 3
+    assert [row["tokens"] for row in rows] == [3] * 4 + [5] * 4 + [16] * 4
+    assert [row["apart"] for row in rows] == [None, 0.0] * 6
     assert rows[0]["weight_bytes"] == 32 * 64 * 2
-    assert rows[4]["weight_bytes"] == 6 * 64 * 64 * 2
+    assert rows[8]["weight_bytes"] == 6 * 64 * 64 * 2
     assert all(is_two_of_four(model[0].weight) for model in seen[:2])
     assert is_two_of_four(seen[2].encoder.layer[0].attention.self.query.weight)
     assert not is_two_of_four(seen[2].pooler.dense.weight)
