@@ -17,7 +17,7 @@ import mgpp
 from mgpp import records
 from mgpp.run import RunStopped, evaluate, run
 from mgpp.run.card import read_front_matter
-from mgpp.tasks import TextData
+from mgpp.tasks import Source
 from tests.tiny import PRUNABLE, RAMP, At, poison, reviews, write_csv
 
 
@@ -65,7 +65,7 @@ def test_records_tell_the_start_every_event_and_the_last_score(config):
 
 def test_evaluate_agrees_with_the_result(config):
     result = run(config)
-    scored = evaluate(config.output, TextData(data=config.data), device="cpu")
+    scored = evaluate(config.output, Source(data=config.data), device="cpu")
     assert scored["metrics"] == result["after"]
     assert (scored["zeros"], scored["prunable"]) == (result["zeros"], result["prunable"])
 

@@ -9,13 +9,13 @@ from transformers import EvalPrediction
 
 datasets = pytest.importorskip("datasets")
 
-from mgpp.tasks import TextData, evaluation_task, training_task  # noqa: E402
+from mgpp.tasks import Source, evaluation_task, training_task  # noqa: E402
 from tests.tiny import reviews, write_csv, write_jsonl  # noqa: E402
 
 
 def task_of(model: Path, rows: list[dict], folder: Path, *, new_head: bool = False, **source):
     data = write_jsonl(folder / "rows.jsonl", rows)
-    return training_task(str(model), TextData(data=str(data), **source), seed=0, new_head=new_head)
+    return training_task("text", str(model), Source(data=str(data), **source), seed=0, new_head=new_head)
 
 
 def labelled(*labels) -> list[dict]:
@@ -23,7 +23,7 @@ def labelled(*labels) -> list[dict]:
 
 
 def test_int_labels_stay_and_the_head_fits_them(tiny_bert, tiny_reviews):
-    task = training_task(str(tiny_bert), TextData(data=str(tiny_reviews)), seed=0)
+    task = training_task("text", str(tiny_bert), Source(data=str(tiny_reviews)), seed=0)
     rows = datasets.load_dataset("json", data_files=str(tiny_reviews / "train.jsonl"), split="train")
     assert task.train["labels"][:] == rows["label"][:]
     assert task.train[0]["input_ids"] == task.tokenizer(rows[0]["text"])["input_ids"]
@@ -48,7 +48,7 @@ def test_float_labels_mean_regression(tiny_bert, tmp_path):
 def test_named_classes_keep_their_names(tiny_bert, tmp_path):
     rows = datasets.Dataset.from_list(reviews(8)).cast_column("label", datasets.ClassLabel(names=["bad", "good"]))
     rows.to_parquet(tmp_path / "rows.parquet")
-    task = training_task(str(tiny_bert), TextData(data=str(tmp_path / "rows.parquet")), seed=0)
+    task = training_task("text", str(tiny_bert), Source(data=str(tmp_path / "rows.parquet")), seed=0)
     assert task.load_model().config.id2label == {0: "bad", 1: "good"}
 
 
@@ -60,7 +60,7 @@ def test_a_pair_is_found_by_its_usual_names_and_joined(tiny_bert, tmp_path):
 
 
 def test_texts_are_cut_to_the_length_asked_for(tiny_bert, tiny_reviews):
-    task = training_task(str(tiny_bert), TextData(data=str(tiny_reviews), max_length=5), seed=0)
+    task = training_task("text", str(tiny_bert), Source(data=str(tiny_reviews), max_length=5), seed=0)
     assert max(len(ids) for ids in task.train["input_ids"]) == 5
 
 
@@ -75,10 +75,10 @@ def test_evaluation_rows_may_come_from_elsewhere_or_from_a_named_split(tiny_bert
     write_jsonl(tmp_path / "data" / "test.jsonl", reviews(5, seed=1))
     other = write_csv(tmp_path / "other.csv", reviews(3, seed=2))
     source = {"data": str(tmp_path / "data")}
-    assert len(training_task(str(tiny_bert), TextData(**source, eval_split="test"), seed=0).evaluation) == 5
-    assert len(training_task(str(tiny_bert), TextData(**source, eval_data=str(other)), seed=0).evaluation) == 3
+    assert len(training_task("text", str(tiny_bert), Source(**source, eval_split="test"), seed=0).evaluation) == 5
+    assert len(training_task("text", str(tiny_bert), Source(**source, eval_data=str(other)), seed=0).evaluation) == 3
     with pytest.raises(ValueError, match="no split 'dev': it has test, train"):
-        training_task(str(tiny_bert), TextData(**source, eval_split="dev"), seed=0)
+        training_task("text", str(tiny_bert), Source(**source, eval_split="dev"), seed=0)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_evaluation_labels_that_training_cannot_teach_are_refused(train, validat
     write_jsonl(tmp_path / "train.jsonl", labelled(*train))
     write_jsonl(tmp_path / "validation.jsonl", labelled(*validation))
     with pytest.raises(ValueError, match=told):
-        training_task(str(tiny_bert), TextData(data=str(tmp_path)), seed=0)
+        training_task("text", str(tiny_bert), Source(data=str(tmp_path)), seed=0)
 
 
 def test_a_named_class_that_only_the_evaluation_rows_have_is_refused(tiny_bert, tmp_path):
@@ -127,7 +127,7 @@ def test_a_named_class_that_only_the_evaluation_rows_have_is_refused(tiny_bert, 
         rows = datasets.Dataset.from_list(labelled(*labels)).cast_column("label", names)
         rows.to_parquet(tmp_path / f"{split}.parquet")
     with pytest.raises(ValueError, match="validation has labels that train never shows: 2"):
-        training_task(str(tiny_bert), TextData(data=str(tmp_path)), seed=0)
+        training_task("text", str(tiny_bert), Source(data=str(tmp_path)), seed=0)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_a_head_that_does_not_fit_is_refused_or_replaced(three_classes, tmp_path
 
 def test_a_model_without_a_head_cannot_be_scored(tiny_bert, tiny_reviews):
     with pytest.raises(ValueError, match="has no classification head"):
-        evaluation_task(str(tiny_bert), TextData(data=str(tiny_reviews)))
+        evaluation_task("text", str(tiny_bert), Source(data=str(tiny_reviews)))
 
 
 def without_weights(model: Path) -> None:
@@ -190,18 +190,18 @@ def test_a_damaged_model_folder_is_named(damage, told, tiny_bert, tiny_reviews, 
     model = Path(shutil.copytree(tiny_bert, tmp_path / "model"))
     damage(model)
     with pytest.raises((ValueError, OSError), match=told) as caught:
-        training_task(str(model), TextData(data=str(tiny_reviews)), seed=0).load_model()
+        training_task("text", str(model), Source(data=str(tiny_reviews)), seed=0).load_model()
     assert "\n" not in str(caught.value)
 
 
 def test_a_model_that_cannot_be_fetched_is_one_line(tiny_reviews):
     with pytest.raises(OSError, match="'nobody/no-model' is no local folder, and fetching its config") as caught:
-        training_task("nobody/no-model", TextData(data=str(tiny_reviews)), seed=0)
+        training_task("text", "nobody/no-model", Source(data=str(tiny_reviews)), seed=0)
     assert "\n" not in str(caught.value)
 
 
 def test_classification_is_scored_as_scikit_learn_does(tiny_bert, tiny_reviews):
-    score = training_task(str(tiny_bert), TextData(data=str(tiny_reviews)), seed=0).compute_metrics
+    score = training_task("text", str(tiny_bert), Source(data=str(tiny_reviews)), seed=0).compute_metrics
     logits = np.array([[2.0, 1.0], [0.0, 1.0], [0.0, 3.0], [1.0, 0.0]])
     got = score(EvalPrediction(predictions=logits, label_ids=np.array([0, 1, 0, 0])))
     assert got == {"accuracy": 0.75, "f1": pytest.approx(2 / 3), "matthews": pytest.approx(0.5773503)}

@@ -11,7 +11,6 @@ from rich.table import Table
 from mgpp import compare as comparing
 from mgpp.cli import options
 from mgpp.cli.errors import FAILED
-from mgpp.cli.options import DEFAULTS
 from mgpp.cli.prune import read_setting
 from mgpp.compare.grid import AUTO, settings_by_method
 from mgpp.compare.results import as_table, failures
@@ -20,6 +19,7 @@ from mgpp.methods import METHODS
 Value = TypeVar("Value")
 
 
+@options.with_settings(but=("seed", "teacher", "eval_steps", "workers"))
 def compare(
     model: options.Model,
     data: options.Data,
@@ -38,47 +38,15 @@ def compare(
     teacher: Annotated[
         str, typer.Option("--teacher", help="none, auto (the dense run of the same seed), a folder or a hub id.")
     ] = "none",
-    distil_temperature: options.DistilTemperature = DEFAULTS["distil_temperature"],
-    distil_weight: options.DistilWeight = DEFAULTS["distil_weight"],
-    distil_hidden: options.DistilHidden = DEFAULTS["distil_hidden"],
     processes: Annotated[int, typer.Option("--workers", help="Runs at the same time, on this machine.")] = 1,
-    epochs: options.Epochs = DEFAULTS["epochs"],
-    max_steps: options.MaxSteps = None,
-    batch_size: options.BatchSize = DEFAULTS["batch_size"],
-    accumulate: options.Accumulate = DEFAULTS["accumulate"],
-    learning_rate: options.LearningRate = DEFAULTS["learning_rate"],
-    lr_end: options.LrEnd = DEFAULTS["lr_end"],
-    warm_up: options.WarmUp = DEFAULTS["warm_up"],
-    max_grad_norm: options.MaxGradNorm = DEFAULTS["max_grad_norm"],
-    weight_decay: options.WeightDecay = DEFAULTS["weight_decay"],
-    optimizer: options.Optimizer = DEFAULTS["optimizer"],
-    precision: options.Precision = DEFAULTS["precision"],
-    device: options.Device = DEFAULTS["device"],
-    max_length: options.MaxLength = DEFAULTS["max_length"],
-    group_by_length: options.GroupByLength = False,
-    text: options.Text = None,
-    text_pair: options.TextPair = None,
-    label: options.Label = DEFAULTS["label"],
-    eval_data: options.EvalData = None,
-    eval_split: options.EvalSplit = None,
-    holdout: options.Holdout = DEFAULTS["holdout"],
-    new_head: options.NewHead = False,
-    include: options.Include = None,
-    exclude: options.Exclude = None,
-    eval_batch_size: options.EvalBatchSize = DEFAULTS["eval_batch_size"],
-    logging_steps: options.LoggingSteps = DEFAULTS["logging_steps"],
-    save_steps: options.SaveSteps = DEFAULTS["save_steps"],
     as_json: options.AsJson = False,
+    **given: Any,
 ) -> None:
     """Compare methods on MODEL and DATA: every method at every sparsity with every seed, and dense baselines.
 
     The same command goes on where it was stopped: finished runs are never repeated. The folder then holds
     results.json, results.md, metric.png and, in cells/, the folder of every run.
     """
-    training = {name: value for name, value in locals().items() if name in DEFAULTS}
-    training |= {"include": tuple(include or ()), "exclude": tuple(exclude or ())}
-    for own in ("output", "teacher"):
-        del training[own]
     names = read_list("methods", methods, str)
     comparison = comparing.Comparison(
         output=output,
@@ -86,7 +54,7 @@ def compare(
         sparsities=read_list("sparsities", sparsities, float),
         seeds=read_list("seeds", seeds, int),
         settings=settings_by_method([read_setting(setting) for setting in settings or []], names),
-        training=training,
+        training={"model": model, "data": data, **given},
         teacher={"none": None, AUTO: AUTO}.get(teacher, teacher),
     )
     console = Console(stderr=True, highlight=False)

@@ -9,8 +9,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from mgpp.cli.options import AsJson
 from mgpp.cli.progress import TrainingBar
-from mgpp.cli.prune import AsJson
 from mgpp.run.demo import METHODS, prepare, run_one, sentence
 
 

@@ -1,63 +1,42 @@
 """`mgpp evaluate`: score a fine-tuned model, and count its zeros."""
 
 import json
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from mgpp import run
-from mgpp.cli.options import (
-    AsJson,
-    Device,
-    EvalBatchSize,
-    EvalSplit,
-    Exclude,
-    Include,
-    Label,
-    MaxLength,
-    Text,
-    TextPair,
-)
+from mgpp.cli import options
 from mgpp.cli.progress import TrainingBar
-from mgpp.tasks import TextData
+from mgpp.tasks import Source
+
+# Those that only training has a use for.
+_TRAINING = ("train_split", "eval_data", "holdout", "stream", "train_size")
+_SCORING = [field.name for field in fields(Source) if field.name in options.SETTINGS and field.name not in _TRAINING]
 
 
+@options.with_settings("task", *_SCORING, "eval_batch_size", "device", "precision", "include", "exclude")
 def evaluate(
     model: Annotated[str, typer.Argument(help="Folder or hub id of a fine-tuned model.", show_default=False)],
     data: Annotated[
         str, typer.Argument(help="Hub name, a parquet, CSV or JSONL file, or a folder.", show_default=False)
     ],
-    text: Text = None,
-    text_pair: TextPair = None,
-    label: Label = "label",
-    eval_split: EvalSplit = None,
-    max_length: MaxLength = 128,
-    eval_batch_size: EvalBatchSize = 64,
-    device: Device = "auto",
-    include: Include = None,
-    exclude: Exclude = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
+    **given: Any,
 ) -> None:
     """Score a fine-tuned MODEL, and count its zeros.
 
     Scores on the validation rows of DATA; on all of its rows, if it is one file.
     """
-    source = TextData(
-        data=data, text=text, text_pair=text_pair, label=label, eval_split=eval_split, max_length=max_length
-    )
+    source = Source(data=data, **{name: given.pop(name) for name in _SCORING if name in given})
+    if "eval_batch_size" in given:
+        given["batch_size"] = given.pop("eval_batch_size")
     console = Console(stderr=True, highlight=False)
     with TrainingBar(console) as bar:
-        result = run.evaluate(
-            model,
-            source,
-            batch_size=eval_batch_size,
-            device=device,
-            include=tuple(include or ()),
-            exclude=tuple(exclude or ()),
-            callbacks=[bar],
-        )
+        result = run.evaluate(model, source, callbacks=[bar], **given)
     for note in result["notes"]:
         console.print(note, markup=False, soft_wrap=True)
     if as_json:

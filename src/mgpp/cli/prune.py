@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from mgpp.cli import options
-from mgpp.cli.options import DEFAULTS, AsJson
 from mgpp.cli.progress import TrainingBar
 from mgpp.methods import METHODS, Method, from_dict
 from mgpp.run import RunConfig, run
 
 
+@options.with_settings()
 def prune(
     model: options.Model,
     data: options.Data,
@@ -32,61 +32,22 @@ def prune(
             "--set", metavar="KEY=VALUE", help="A setting of the method: start=0.1, end=2000, spike_var=1e-9."
         ),
     ] = None,
-    epochs: options.Epochs = DEFAULTS["epochs"],
-    max_steps: options.MaxSteps = None,
-    batch_size: options.BatchSize = DEFAULTS["batch_size"],
-    accumulate: options.Accumulate = DEFAULTS["accumulate"],
-    learning_rate: options.LearningRate = DEFAULTS["learning_rate"],
-    lr_end: options.LrEnd = DEFAULTS["lr_end"],
-    warm_up: options.WarmUp = DEFAULTS["warm_up"],
-    max_grad_norm: options.MaxGradNorm = DEFAULTS["max_grad_norm"],
-    weight_decay: options.WeightDecay = DEFAULTS["weight_decay"],
-    optimizer: options.Optimizer = DEFAULTS["optimizer"],
-    precision: options.Precision = DEFAULTS["precision"],
-    device: options.Device = DEFAULTS["device"],
-    seed: Annotated[int, typer.Option("--seed")] = DEFAULTS["seed"],
-    teacher: Annotated[
-        str | None,
-        typer.Option("--teacher", help="Folder or hub id of a fine-tuned model that this one learns from, too."),
-    ] = None,
-    distil_temperature: options.DistilTemperature = DEFAULTS["distil_temperature"],
-    distil_weight: options.DistilWeight = DEFAULTS["distil_weight"],
-    distil_hidden: options.DistilHidden = DEFAULTS["distil_hidden"],
-    max_length: options.MaxLength = DEFAULTS["max_length"],
-    group_by_length: options.GroupByLength = False,
-    text: options.Text = None,
-    text_pair: options.TextPair = None,
-    label: options.Label = DEFAULTS["label"],
-    eval_data: options.EvalData = None,
-    eval_split: options.EvalSplit = None,
-    holdout: options.Holdout = DEFAULTS["holdout"],
-    new_head: options.NewHead = False,
-    include: options.Include = None,
-    exclude: options.Exclude = None,
-    eval_batch_size: options.EvalBatchSize = DEFAULTS["eval_batch_size"],
-    eval_steps: Annotated[int | None, typer.Option("--eval-steps", help="Score during training, too.")] = None,
-    logging_steps: options.LoggingSteps = DEFAULTS["logging_steps"],
-    save_steps: options.SaveSteps = DEFAULTS["save_steps"],
-    workers: Annotated[int, typer.Option("--workers", help="Processes that load data.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint in the folder.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
-    keep_checkpoints: Annotated[bool, typer.Option("--keep-checkpoints", help="Keep them after success.")] = False,
-    as_json: AsJson = False,
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    keep_checkpoints: options.KeepCheckpoints = False,
+    as_json: options.AsJson = False,
+    **given: Any,
 ) -> None:
-    """Fine-tune MODEL on DATA and prune it on the way.
+    """Train MODEL on DATA and prune it on the way.
 
     The folder then holds an ordinary checkpoint for from_pretrained, a model card, records.jsonl and result.json.
     """
-    given = {name: value for name, value in locals().items() if name in DEFAULTS}
-    given |= {
-        "method": read_method(method, sparsity, settings or []),
-        "include": tuple(include or ()),
-        "exclude": tuple(exclude or ()),
-    }
+    chosen = read_method(method, sparsity, settings or [])
+    config = RunConfig(model=model, data=data, output=output, method=chosen, **given)
     console = Console(stderr=True, highlight=False)
     with TrainingBar(console) as bar:
         result = run(
-            RunConfig(**given),
+            config,
             resume=resume,
             overwrite=overwrite,
             keep_checkpoints=keep_checkpoints,

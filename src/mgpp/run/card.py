@@ -7,14 +7,18 @@ from typing import Any
 import yaml
 from huggingface_hub import hf_hub_download
 
+from mgpp.tasks import Task
+
 CARD_FILE = "README.md"
 
 
-def write_card(folder: Path, result: Mapping[str, Any], *, zeros: Mapping[str, int], sizes: Mapping[str, int]) -> None:
-    (folder / CARD_FILE).write_text(make_card(result, zeros=zeros, sizes=sizes), encoding="utf-8")
+def write_card(
+    folder: Path, result: Mapping[str, Any], task: Task, *, zeros: Mapping[str, int], sizes: Mapping[str, int]
+) -> None:
+    (folder / CARD_FILE).write_text(make_card(result, task, zeros=zeros, sizes=sizes), encoding="utf-8")
 
 
-def make_card(result: Mapping[str, Any], *, zeros: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+def make_card(result: Mapping[str, Any], task: Task, *, zeros: Mapping[str, int], sizes: Mapping[str, int]) -> str:
     config = result["config"]
     base = config["model"]
     dense = result["method"] is None
@@ -24,11 +28,11 @@ def make_card(result: Mapping[str, Any], *, zeros: Mapping[str, int], sizes: Map
         **({} if Path(base).expanduser().is_dir() else {"base_model": base}),
         **_license(base),
         "library_name": "transformers",
-        "pipeline_tag": "text-classification",
+        "pipeline_tag": task.pipeline_tag,
         "tags": list(dict.fromkeys(tags)),
     }
     front_matter = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
-    parts = [f"---\n{front_matter}---", _summary(result), _numbers(result), _loading(), _training(result)]
+    parts = [f"---\n{front_matter}---", _summary(result), _numbers(result), _loading(task), _training(result)]
     if not dense:
         parts += [_method(result), _layers(zeros, sizes)]
     return "\n\n".join(parts) + "\n"
@@ -66,10 +70,11 @@ def _numbers(result: Mapping[str, Any]) -> str:
     return "\n".join(["| | before | after |", "|---|---|---|", *rows, "", how])
 
 
-def _loading() -> str:
+def _loading(task: Task) -> str:
+    kind = task.auto_class.__name__
     return (
-        "```python\nfrom transformers import AutoModelForSequenceClassification, AutoTokenizer\n\n"
-        'model = AutoModelForSequenceClassification.from_pretrained("path/to/this/folder")\n'
+        f"```python\nfrom transformers import {kind}, AutoTokenizer\n\n"
+        f'model = {kind}.from_pretrained("path/to/this/folder")\n'
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n```'
     )
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from mgpp import methods
 from mgpp.methods import Method
-from mgpp.tasks import TextData
+from mgpp.tasks import Data, Source, describe_data, find_task
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -18,26 +18,39 @@ FREE_TO_CHANGE = {"output", "workers"}
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """One fine-tuning run: `model` on `data`, pruned by `method` (None: dense), into the folder `output`.
+    """One training run: `model` on `data`, pruned by `method` (None: dense), into the folder `output`.
 
+    `task` is a name of mgpp.tasks.TASKS; columns and the settings of one kind of task are as in mgpp.tasks.Source.
     The learning rate warms up over `warm_up` of the run, then falls linearly to `lr_end` times itself. Gradients are
     clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`. With a
     `teacher` the model learns (1 - `distil_weight`) from the labels and `distil_weight` from its answers.
     """
 
     model: str
-    data: str
+    data: Data
     output: str
+    task: str = "text"
     method: Method | None = None
 
     text: str | None = None
     text_pair: str | None = None
-    label: str = "label"
-    eval_data: str | None = None
+    label: str | None = None
+    train_split: str | None = None
+    eval_data: Data | None = None
     eval_split: str | None = None
     holdout: float = 0.1
-    max_length: int = 128
+    max_length: int | None = None
     new_head: bool = False
+
+    doc_stride: int = 128
+    max_answer_length: int = 30
+    n_best: int = 20
+    target_length: int = 128
+    beams: int = 8
+    source_prefix: str = ""
+    stream: bool = False
+    train_size: int | None = None
+    mlm_probability: float = 0.15
 
     epochs: float = 3.0
     max_steps: int | None = None
@@ -69,9 +82,14 @@ class RunConfig:
     workers: int = 0
 
     def __post_init__(self) -> None:
+        kind = find_task(self.task)
+        if self.max_length is None:  # the number itself, so that a result tells it
+            object.__setattr__(self, "max_length", kind.max_length)
         for name in ("batch_size", "accumulate", "max_length", "eval_batch_size", "logging_steps", "save_steps"):
             self._require(name, getattr(self, name) >= 1, "at least 1")
-        for name in ("max_steps", "eval_steps"):
+        for name in ("doc_stride", "max_answer_length", "n_best", "target_length", "beams"):
+            self._require(name, getattr(self, name) >= 1, "at least 1")
+        for name in ("max_steps", "eval_steps", "train_size"):
             self._require(name, getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
         for name in ("max_grad_norm", "weight_decay", "workers", "seed"):
             self._require(name, _is_finite(getattr(self, name)) and getattr(self, name) >= 0, "a number, at least 0")
@@ -80,6 +98,7 @@ class RunConfig:
         self._require_distillation()
         self._require("lr_end", 0 <= self.lr_end <= 1, "a share of the learning rate, in [0, 1]")
         self._require("warm_up", 0 <= self.warm_up < 1, "a share of the run, in [0, 1)")
+        self._require("mlm_probability", 0 < self.mlm_probability < 1, "a share of the tokens, in (0, 1)")
         self._require("holdout", 0 < self.holdout < 1, "a share of the training rows, in (0, 1)")
         self._require("precision", self.precision in get_args(Precision), f"one of {', '.join(get_args(Precision))}")
         self._require("device", self.device in get_args(Device), f"one of {', '.join(get_args(Device))}")
@@ -105,12 +124,13 @@ class RunConfig:
             raise ValueError(f"{name}={getattr(self, name)}: it must be {what}")
 
     @property
-    def source(self) -> TextData:
-        return TextData(**{field.name: getattr(self, field.name) for field in fields(TextData)})
+    def source(self) -> Source:
+        return Source(**{field.name: getattr(self, field.name) for field in fields(Source)})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Plain JSON; an object of `datasets` is only described, and a run of it resumed with one like it."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain |= {name: describe_data(plain[name]) for name in ("data", "eval_data")}
         method = None if self.method is None else methods.to_dict(self.method)
         return {**plain, "method": method, "include": list(self.include), "exclude": list(self.exclude)}
 

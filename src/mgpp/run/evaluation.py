@@ -3,55 +3,51 @@
 import tempfile
 from typing import Any
 
-from transformers import Trainer, TrainingArguments
-from transformers.trainer_callback import PrinterCallback
+from transformers import Seq2SeqTrainingArguments, Trainer
 
 from mgpp.run.result import provenance, sparsity_of
+from mgpp.run.trainers import make_trainer
 from mgpp.targets import find_targets
-from mgpp.tasks import TextData, evaluation_task
+from mgpp.tasks import Source, describe_data, evaluation_task
 
 _TIMINGS = ("runtime", "_per_second", "_time")
 
 
 def evaluate(
     model: str,
-    source: TextData,
+    source: Source,
     *,
+    task: str = "text",
     batch_size: int = 64,
     device: str = "auto",
+    precision: str = "fp32",
     callbacks: list[Any] | None = None,
     include: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The metrics of a fine-tuned model on `source`, and how many of its prunable weights are zero."""
-    task = evaluation_task(model, source)
-    network = task.load_model()
+    made = evaluation_task(task, model, source)
+    network = made.load_model()
     targets = find_targets(network, include=include, exclude=exclude)
     with tempfile.TemporaryDirectory() as folder:  # a Trainer makes its output folder even if it never writes
-        trainer = Trainer(
-            model=network,
-            args=TrainingArguments(
-                output_dir=folder,
-                per_device_eval_batch_size=batch_size,
-                report_to="none",
-                disable_tqdm=True,
-                use_cpu=device == "cpu",
-            ),
-            eval_dataset=task.evaluation,
-            data_collator=task.collate,
-            compute_metrics=task.compute_metrics,
-            processing_class=task.tokenizer,
-            callbacks=callbacks,
+        args = Seq2SeqTrainingArguments(
+            output_dir=folder,
+            per_device_eval_batch_size=batch_size,
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=device == "cpu",
+            bf16=precision == "bf16",
+            fp16=precision == "fp16",
         )
-        trainer.remove_callback(PrinterCallback)
-        metrics = scores(trainer)
+        metrics = scores(make_trainer(made, network, args, callbacks=callbacks or []))
     return {
         "model": model,
-        "data": source.data,
-        "metric": task.metric,
+        "data": describe_data(source.data),
+        "task": task,
+        "metric": made.metric,
         "metrics": metrics,
-        "rows": len(task.evaluation),
-        "notes": list(task.notes),
+        "rows": made.eval_rows,
+        "notes": list(made.notes),
         **sparsity_of(targets),
         **provenance(),
     }

@@ -1,21 +1,16 @@
 """A run laid out to the last number before anything is trained or written: what does not fit fails here."""
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_callback import PrinterCallback
+from transformers import Seq2SeqTrainingArguments
 
 from mgpp import methods
-from mgpp.distillation import DistillationTrainer
 from mgpp.methods.times import Run
 from mgpp.run.config import RunConfig
-from mgpp.run.sampling import LengthGrouped
 from mgpp.run.teacher import find_teacher
 from mgpp.tasks import Task, training_task
 from mgpp.tasks.pretrained import Pretrained
@@ -25,7 +20,7 @@ from mgpp.tasks.pretrained import Pretrained
 class Plan:
     config: RunConfig
     task: Task
-    args: TrainingArguments
+    args: Seq2SeqTrainingArguments
     length: Run
     teacher: Pretrained | None = None
 
@@ -45,16 +40,18 @@ class Plan:
 def make_plan(config: RunConfig, folder: Path) -> Plan:
     """`folder` is where the Trainer will write; nothing is written yet."""
     args = _arguments(config, folder)
-    task = training_task(config.model, config.source, seed=config.seed, new_head=config.new_head)
-    assert task.train is not None
-    length = _length(config, args, rows=len(task.train))
+    task = training_task(config.task, config.model, config.source, seed=config.seed, new_head=config.new_head)
+    if config.group_by_length and task.sampler is not None:
+        raise ValueError("these rows are all of one length: leave --group-by-length out")
+    length = _length(config, args, task)
+    args.max_steps = length.total_steps
     args.warmup_steps = min(round(config.warm_up * length.total_steps), length.total_steps - 1)
-    plan = Plan(config, task, args, length, find_teacher(config, task.tokenizer))
+    plan = Plan(config, task, args, length, find_teacher(config, task))
     _ = plan.method  # a schedule that does not fit the run raises
     return plan
 
 
-def _arguments(config: RunConfig, folder: Path) -> TrainingArguments:
+def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
     on_cuda = torch.cuda.is_available() and config.device != "cpu"
     if config.device == "cuda" and not on_cuda:
         raise ValueError("device='cuda': torch sees no CUDA device here; use device='cpu' or 'auto'")
@@ -62,7 +59,7 @@ def _arguments(config: RunConfig, folder: Path) -> TrainingArguments:
         raise ValueError("precision='fp16' needs a CUDA device: use bf16 or fp32 here")
     falls = config.lr_end < 1
     try:
-        return TrainingArguments(
+        return Seq2SeqTrainingArguments(
             output_dir=str(folder),
             num_train_epochs=config.epochs,
             max_steps=config.max_steps or -1,
@@ -95,58 +92,15 @@ def _arguments(config: RunConfig, folder: Path) -> TrainingArguments:
         raise ValueError(f"the Trainer refuses these settings: {error}") from None
 
 
-def _length(config: RunConfig, args: TrainingArguments, *, rows: int) -> Run:
-    """As the Trainer will count it."""
-    batches = math.ceil(rows / (args.train_batch_size * args.world_size))
-    per_epoch = math.ceil(batches / config.accumulate)
+def _length(config: RunConfig, args: Seq2SeqTrainingArguments, task: Task) -> Run:
+    """As the Trainer will count it. A stream has no epochs but those that `train_size` makes."""
+    batch = args.train_batch_size * args.world_size
+    rows = len(task.train) if hasattr(task.train, "__len__") else None
+    size = task.train_size or rows
+    if size is None:
+        if config.max_steps is None:
+            raise ValueError("a stream has no end: give --max-steps, or --train-size and --epochs")
+        size = config.max_steps * config.accumulate * batch
+    per_epoch = math.ceil(math.ceil((rows or size) / batch) / config.accumulate)
     total = config.max_steps or math.ceil(config.epochs * per_epoch)
-    return Run(total_steps=total, steps_per_epoch=per_epoch, train_size=rows)
-
-
-class _LengthGroupedTrainer(Trainer):
-    """Before another Trainer in a class's bases, it changes that one's order of rows."""
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> LengthGrouped:
-        rows: Any = self.train_dataset if train_dataset is None else train_dataset
-        lengths = [len(ids) for ids in rows["input_ids"]]
-        return LengthGrouped(lengths, batch_size=self.args.train_batch_size, seed=self.args.seed)
-
-
-class _LengthGroupedDistillation(_LengthGroupedTrainer, DistillationTrainer):
-    pass
-
-
-def make_trainer(
-    plan: Plan,
-    model: torch.nn.Module,
-    callbacks: list[TrainerCallback],
-    *,
-    teacher: torch.nn.Module | None = None,
-) -> Trainer:
-    trainer = _trainer_of(plan.config, teacher)(
-        model=model,
-        args=plan.args,
-        train_dataset=plan.task.train,
-        eval_dataset=plan.task.evaluation,
-        data_collator=plan.task.collate,
-        compute_metrics=plan.task.compute_metrics,
-        processing_class=plan.task.tokenizer,
-        callbacks=callbacks,
-    )
-    # Else the Trainer takes the loss for one that the model has divided by the rows of all accumulated batches. Most
-    # classifiers have not, and their gradient would grow with --accumulate: past the clip, and the prior beside it.
-    trainer.model_accepts_loss_kwargs = False
-    trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to the result
-    return trainer
-
-
-def _trainer_of(config: RunConfig, teacher: torch.nn.Module | None) -> Callable[..., Trainer]:
-    if teacher is None:
-        return _LengthGroupedTrainer if config.group_by_length else Trainer
-    return partial(
-        _LengthGroupedDistillation if config.group_by_length else DistillationTrainer,
-        teacher=teacher,
-        temperature=config.distil_temperature,
-        weight=config.distil_weight,
-        hidden_weight=config.distil_hidden,
-    )
+    return Run(total_steps=total, steps_per_epoch=None if rows is None else per_epoch, train_size=size)

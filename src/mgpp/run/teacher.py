@@ -2,36 +2,42 @@
 
 from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from mgpp.distillation import check_widths
 from mgpp.run.config import RunConfig
+from mgpp.tasks import Task
 from mgpp.tasks.labels import LabelSpace
 from mgpp.tasks.pretrained import Pretrained, find_pretrained
 
+_HEADS = {AutoModelForSequenceClassification: "classification"}
 
-def find_teacher(config: RunConfig, tokenizer: PreTrainedTokenizerBase) -> Pretrained | None:
+
+def find_teacher(config: RunConfig, task: Task) -> Pretrained | None:
     """The teacher without its weights; None where the run has none."""
     if config.teacher is None:
         return None
+    assert config.max_length is not None
     try:
         teacher = find_pretrained(config.teacher)
         teacher.check_length(config.max_length)
     except (ValueError, OSError) as error:
         raise type(error)(f"teacher: {error}") from None
-    if teacher.head is None:
-        raise ValueError(f"the teacher {config.teacher} has no classification head: fine-tune it first (mgpp prune)")
-    _check_vocabulary(teacher, tokenizer)
+    if not teacher.has_head_of(task.auto_class):
+        what = _HEADS.get(task.auto_class, task.auto_class.__name__.removeprefix("AutoModelFor"))
+        raise ValueError(f"the teacher {config.teacher} has no {what} head: fine-tune it first (mgpp prune)")
+    _check_vocabulary(teacher, task.tokenizer)
     return teacher
 
 
-def load_teacher(teacher: Pretrained, student: PreTrainedModel, config: RunConfig) -> PreTrainedModel:
+def load_teacher(teacher: Pretrained, task: Task, student: PreTrainedModel, config: RunConfig) -> PreTrainedModel:
     """Its weights; refused where its answers mean something else than the student's."""
-    assert teacher.head is not None
-    _check_labels(teacher, teacher.head, student.config)
     if config.distil_hidden > 0:
         check_widths(student.config, teacher.config)
-    return teacher.load(teacher.head)
+    if teacher.labels is None:
+        return teacher.load(task.auto_class)
+    _check_labels(teacher, teacher.labels, student.config)
+    return teacher.load_classifier(teacher.labels)
 
 
 def describe_teacher(config: RunConfig) -> dict[str, Any] | None:

@@ -16,9 +16,10 @@ from mgpp.run.card import write_card
 from mgpp.run.config import RunConfig
 from mgpp.run.evaluation import scores
 from mgpp.run.folder import RunFolder, step_of
-from mgpp.run.plan import Plan, make_plan, make_trainer
+from mgpp.run.plan import Plan, make_plan
 from mgpp.run.result import count_zeros, provenance, sparsity_of
 from mgpp.run.teacher import describe_teacher, load_teacher
+from mgpp.run.trainers import make_trainer, order_of
 from mgpp.run.watch import Checkpoints, Dense
 from mgpp.targets import find_targets
 from mgpp.trainer import PruningCallback
@@ -53,7 +54,7 @@ def run(
     plan = make_plan(config, folder.checkpoints)
     set_seed(config.seed)  # a fresh head is random
     model = plan.task.load_model()
-    teacher = None if plan.teacher is None else load_teacher(plan.teacher, model, config)
+    teacher = None if plan.teacher is None else load_teacher(plan.teacher, plan.task, model, config)
     targets = _targets(model, config)
     if config.method is not None:  # what cannot be prepared is refused here, while nothing is written
         prepare(model, config.method, include=config.include, exclude=config.exclude)
@@ -62,8 +63,8 @@ def run(
     folder.open(config, resume=resume)
     with _stops_cleanly(folder):
         resume_from = folder.newest_checkpoint()
-        pruning, watch = _pruning(config), Checkpoints(resume_from)
-        trainer = make_trainer(plan, model, [pruning, watch, *callbacks], teacher=teacher)
+        pruning, watch = _pruning(plan), Checkpoints(resume_from)
+        trainer = _trainer(plan, model, [pruning, watch, *callbacks], teacher)
         before = _scores_before(trainer, folder)
         tell(f"before training: {describe(before)}")
         if resume_from is not None:
@@ -94,10 +95,30 @@ def _scores_before(trainer: Trainer, folder: RunFolder) -> dict[str, float]:
     return state["before"]
 
 
-def _pruning(config: RunConfig) -> TrainerCallback:
+def _pruning(plan: Plan) -> TrainerCallback:
+    config = plan.config
     if config.method is None:
         return Dense()
-    return PruningCallback(config.method, include=config.include, exclude=config.exclude)
+    size = plan.length.train_size
+    return PruningCallback(config.method, include=config.include, exclude=config.exclude, train_size=size)
+
+
+def _trainer(plan: Plan, model: nn.Module, callbacks: Sequence[TrainerCallback], teacher: nn.Module | None) -> Trainer:
+    config = plan.config
+    distillation = {
+        "temperature": config.distil_temperature,
+        "weight": config.distil_weight,
+        "hidden_weight": config.distil_hidden,
+    }
+    return make_trainer(
+        plan.task,
+        model,
+        plan.args,
+        callbacks=callbacks,
+        sampler=order_of(config, plan.task),
+        teacher=teacher,
+        distillation=distillation,
+    )
 
 
 def _counted(targets: Mapping[str, nn.Parameter], pruning: TrainerCallback) -> dict[str, Any]:
@@ -119,7 +140,8 @@ def _targets(model: nn.Module, config: RunConfig) -> dict[str, nn.Parameter]:
 
 def _outline(plan: Plan, targets: Mapping[str, nn.Parameter]) -> list[str]:
     length, schedule = plan.length, plan.method["schedule"]
-    lines = [f"{length.total_steps:,} steps over {length.train_size:,} rows, {length.steps_per_epoch:,} to an epoch"]
+    epoch = "" if length.steps_per_epoch is None else f", {length.steps_per_epoch:,} to an epoch"
+    lines = [f"{length.total_steps:,} steps over {length.train_size:,} rows{epoch}"]
     if schedule is not None:
         prunable = sum(weight.numel() for weight in targets.values())
         lines.append(
@@ -141,12 +163,14 @@ def _result(
         **plan.method,
         **counted,
         "teacher": describe_teacher(plan.config),
+        "task": plan.config.task,
         "metric": plan.task.metric,
+        "lower_is_better": plan.task.lower_is_better,
         "before": before,
         "after": scores(trainer),
         "steps": trainer.state.global_step,
         "train_rows": plan.length.train_size,
-        "eval_rows": len(plan.task.evaluation),
+        "eval_rows": plan.task.eval_rows,
         "notes": list(plan.task.notes),
         "seconds": round(seconds, 2),
         "seed": plan.config.seed,
@@ -164,7 +188,7 @@ def _saver(
         model.save_pretrained(draft)
         plan.task.tokenizer.save_pretrained(draft)
         sizes = {name: weight.numel() for name, weight in targets.items()}
-        write_card(draft, result, zeros=zeros, sizes=sizes)
+        write_card(draft, result, plan.task, zeros=zeros, sizes=sizes)
 
     return save
 

@@ -1,6 +1,57 @@
-"""From rows to features to a score. A run sees only the `Task`; a new task is a new file beside `text`."""
+"""From rows to features to a score. A run sees only the `Task`; a new task is a file here and an entry of `TASKS`."""
 
-from mgpp.tasks.task import Task
-from mgpp.tasks.text import TextData, evaluation_task, training_task
+from dataclasses import replace
 
-__all__ = ["Task", "TextData", "evaluation_task", "training_task"]
+from mgpp.tasks import glue, text
+from mgpp.tasks.source import Data, Source, describe_data
+from mgpp.tasks.task import Generation, Task, TaskKind
+
+TASKS: dict[str, TaskKind] = {
+    "text": TaskKind(
+        about="classification or regression of any text or pair of texts",
+        training=text.training_task,
+        evaluation=text.evaluation_task,
+    ),
+    "cola": glue.COLA,
+    "sst2": glue.SST2,
+    "mrpc": glue.MRPC,
+    "stsb": glue.STSB,
+    "qqp": glue.QQP,
+    "mnli": glue.MNLI,
+    "qnli": glue.QNLI,
+    "rte": glue.RTE,
+}
+
+
+def find_task(name: str) -> TaskKind:
+    if name not in TASKS:
+        raise ValueError(f"task={name!r} is not one of {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def training_task(name: str, model: str, source: Source, *, seed: int, new_head: bool = False) -> Task:
+    kind = find_task(name)
+    return kind.training(model, _with_length(kind, source), seed=seed, new_head=new_head)
+
+
+def evaluation_task(name: str, model: str, source: Source) -> Task:
+    kind = find_task(name)
+    return kind.evaluation(model, _with_length(kind, source))
+
+
+def _with_length(kind: TaskKind, source: Source) -> Source:
+    return source if source.max_length is not None else replace(source, max_length=kind.max_length)
+
+
+__all__ = [
+    "TASKS",
+    "Data",
+    "Generation",
+    "Source",
+    "Task",
+    "TaskKind",
+    "describe_data",
+    "evaluation_task",
+    "find_task",
+    "training_task",
+]

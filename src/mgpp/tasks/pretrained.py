@@ -1,4 +1,4 @@
-"""A pretrained model's config, tokenizer and weights, with a classification head that fits the labels."""
+"""A pretrained model's config, tokenizer and weights, with the head that a task needs."""
 
 import json
 from collections.abc import Callable
@@ -30,12 +30,18 @@ class Pretrained:
     tokenizer: PreTrainedTokenizerBase
 
     @property
-    def head(self) -> LabelSpace | None:
+    def labels(self) -> LabelSpace | None:
         """What the classification head that the model brings tells apart, if it brings one."""
         if not any(name.endswith("ForSequenceClassification") for name in self.config.architectures or ()):
             return None
         names = tuple(name for _, name in sorted((self.config.id2label or {}).items()))
         return LabelSpace(names if len(names) > 1 else ())
+
+    def has_head_of(self, auto_class: Any) -> bool:
+        """True where the saved model is one that `auto_class` makes, so that no part of it would be random."""
+        kinds = auto_class._model_mapping.get(type(self.config), ())
+        names = {kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))}
+        return bool(names & set(self.config.architectures or ()))
 
     def check_length(self, max_length: int) -> None:
         # RoBERTa's positions start after the padding index: its tokenizer, not its config, knows the true limit.
@@ -44,22 +50,26 @@ class Pretrained:
         if max_length > limit:
             raise ValueError(f"max_length={max_length} is more than the {limit} tokens the model can read: lower it")
 
-    def load(self, space: LabelSpace, *, new_head: bool = False) -> PreTrainedModel:
+    def load_classifier(self, space: LabelSpace, *, new_head: bool = False) -> PreTrainedModel:
+        """With a head for the classes of `space`, or for one number."""
         config = self.config
         config.num_labels = space.num_labels
         if not space.is_regression:
             config.id2label = dict(enumerate(space.names))
             config.label2id = {name: number for number, name in enumerate(space.names)}
         config.problem_type = "regression" if space.is_regression else "single_label_classification"
+        return self.load(AutoModelForSequenceClassification, ignore_mismatched_sizes=new_head)
+
+    def load(self, auto_class: Any, **options: Any) -> PreTrainedModel:
+        """The weights, under the head of `auto_class`; one that the model does not bring is random."""
+        config = self.config
         if config.get_text_config().pad_token_id is None:
             config.get_text_config().pad_token_id = self.tokenizer.pad_token_id
         # float32 whatever the file holds: a bfloat16 master weight would lose most of an Adam step.
         return _fetched(
             self.name,
             "weights",
-            lambda: AutoModelForSequenceClassification.from_pretrained(
-                self.name, config=config, dtype=torch.float32, ignore_mismatched_sizes=new_head
-            ),
+            lambda: auto_class.from_pretrained(self.name, config=config, dtype=torch.float32, **options),
         )
 
 
@@ -83,7 +93,7 @@ def find_pretrained(model: str) -> Pretrained:
 
 def fit_head(pretrained: Pretrained, data: LabelSpace, labels: LabelColumn, *, new_head: bool) -> LabelSpace:
     """The label space of the head that the model brings where it fits; else the data's, with a fresh head."""
-    head = pretrained.head
+    head = pretrained.labels
     if head is None or new_head:
         return data
     if head.num_labels != data.num_labels:

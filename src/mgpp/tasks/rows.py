@@ -1,41 +1,125 @@
-"""Rows from a hub name, a file (parquet, CSV, JSONL), or a folder of `train.*` and `validation.*`."""
+"""Rows from a hub name, a file (parquet, CSV, JSONL), a folder of `train.*` and `validation.*`, or `datasets`."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mgpp.tasks.extra import require
+from mgpp.tasks.source import OBJECT, Data, Source, describe_data
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".json": "json"}
-# Shards as the hub names them are one split: train-00000-of-00002.parquet.
-_SHARD = re.compile(r"-\d+-of-\d+$")
+# Shards are one split, as the hub names them (train-00000-of-00002.parquet) or without their number (train-00000).
+_SHARD = re.compile(r"-\d+-of-\d+$|-\d{4,}$")
 
 
-def load_splits(data: str) -> "dict[str, Dataset]":
-    """Every split of `data`, none of them empty. A single file is the split `train`."""
-    path = Path(data).expanduser()
-    if path.is_dir():
-        splits = {name: _read_files(files) for name, files in _files_by_split(path).items()}
-    elif path.is_file():
-        splits = {"train": _read_files([path])}
-    elif path.suffix in FORMATS or data.startswith((".", "/", "~")):
-        raise FileNotFoundError(f"{data} is not there: give a file, a folder with train.* in it, or a hub name")
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The rows that a task learns from and those it is scored on, by split; none of the latter until `hold_out`."""
+
+    train: "Dataset"
+    evaluation: "Mapping[str, Dataset]"
+    note: str = ""
+
+    def hold_out(self, source: Source, *, seed: int) -> "Parts":
+        """Where no rows to score on were given, a share of the training rows is set aside."""
+        if self.evaluation:
+            return replace(self, note=scored_on(self.evaluation))
+        train, held = hold_out(self.train, share=source.holdout, seed=seed)
+        note = (
+            f"no validation rows were given: {len(held):,} of {len(self.train):,} training rows are held out "
+            f"({source.holdout:.0%}, seed {seed}) and scored on"
+        )
+        return Parts(train=train, evaluation={"validation": held}, note=note)
+
+
+def find_parts(source: Source, *, prefer: Sequence[str] = ("validation",)) -> Parts:
+    """The splits that `source` names; else train, and of `prefer` as many as there are."""
+    splits = load_splits(source.data)
+    train = source.train_split or _only(splits, "train", source.data, option="--train-split")
+    if source.eval_data is not None:
+        others = load_splits(source.eval_data)
+        names = [source.eval_split] if source.eval_split else _preferred(others, prefer) or list(others)[:1]
+        where = str(describe_data(source.eval_data))
+        found = {where if len(names) == 1 else name: choose_split(others, name, data=where) for name in names}
+    elif source.eval_split is not None:
+        found = {source.eval_split: choose_split(splits, source.eval_split, data=source.data)}
     else:
-        splits = _from_hub(data)
+        found = {name: splits[name] for name in _preferred(splits, prefer) if name != train}
+    return Parts(train=choose_split(splits, train, data=source.data), evaluation=found)
+
+
+def find_evaluation(source: Source, *, prefer: Sequence[str] = ("validation",)) -> "dict[str, Dataset]":
+    """The rows that a finished model is scored on: `eval_split`, or of `prefer` what there is, or the only split."""
+    splits = load_splits(source.data)
+    if source.eval_split is not None:
+        return {source.eval_split: choose_split(splits, source.eval_split, data=source.data)}
+    names = _preferred(splits, prefer) or list(splits)
+    if len(names) > 1 and not set(names) <= set(prefer):
+        raise ValueError(
+            f"{describe_data(source.data)} has {', '.join(splits)} and no validation: say which to score on "
+            "(--eval-split)"
+        )
+    return {name: splits[name] for name in names}
+
+
+def scored_on(evaluation: "Mapping[str, Dataset]") -> str:
+    told = "scored on " + " and ".join(f"the {len(rows):,} rows of {name}" for name, rows in evaluation.items())
+    return f"{told}, which the model may have learnt from" if "train" in evaluation else told
+
+
+def load_splits(data: Data) -> "dict[str, Dataset]":
+    """Every split of `data`, none of them empty. A single file is the split `train`."""
+    if not isinstance(data, str):
+        splits = dict(data) if isinstance(data, Mapping) else {"train": data}
+    elif data.startswith(OBJECT):
+        raise ValueError(f"{data!r} stood for an object of `datasets` that is gone: give the object again")
+    else:
+        splits = _from_name(data)
     for name, rows in splits.items():
         if len(rows) == 0:
-            raise ValueError(f"{data} has no rows in {name}: give data with at least one")
+            raise ValueError(f"{describe_data(data)} has no rows in {name}: give data with at least one")
     return splits
 
 
-def choose_split(splits: "Mapping[str, Dataset]", name: str, *, data: str) -> "Dataset":
+def _from_name(data: str) -> "dict[str, Dataset]":
+    path = Path(data).expanduser()
+    if path.is_dir():
+        return {name: _read_files(files) for name, files in _files_by_split(path).items()}
+    if path.is_file():
+        return {"train": _read_files([path])}
+    if path.suffix in FORMATS or data.startswith((".", "/", "~")):
+        raise FileNotFoundError(f"{data} is not there: give a file, a folder with train.* in it, or a hub name")
+    return _from_hub(data)
+
+
+def choose_split(splits: "Mapping[str, Dataset]", name: str, *, data: Data) -> "Dataset":
     if name not in splits:
-        raise ValueError(f"{data} has no split {name!r}: it has {', '.join(splits)}")
+        raise ValueError(f"{describe_data(data)} has no split {name!r}: it has {', '.join(splits)}")
     return splits[name]
+
+
+def _only(splits: "Mapping[str, Dataset]", name: str, data: Data, *, option: str) -> str:
+    """`name`, or the only split that begins with it (train_partial)."""
+    like = [split for split in splits if split.startswith(f"{name}_")]
+    if name in splits or not like:
+        return name
+    if len(like) > 1:
+        raise ValueError(f"{describe_data(data)} has {', '.join(like)} and no {name}: say which ({option})")
+    return like[0]
+
+
+def _preferred(splits: "Mapping[str, Dataset]", prefer: Sequence[str]) -> list[str]:
+    """Those of `prefer` that are there; else the only split that begins with one of them (validation_partial)."""
+    there = [name for name in prefer if name in splits]
+    like = there or [split for split in splits if split.startswith(tuple(f"{name}_" for name in prefer))]
+    if not there and len(like) > 1:
+        raise ValueError(f"{', '.join(like)} are there and no {prefer[0]}: say which to score on (--eval-split)")
+    return like
 
 
 def hold_out(rows: "Dataset", *, share: float, seed: int) -> "tuple[Dataset, Dataset]":

@@ -1,0 +1,81 @@
+"""The Trainer of a run, put together from what the run asks for: its task, its order of rows, its teacher."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import Sampler
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainerCallback
+from transformers.trainer_callback import PrinterCallback
+
+from mgpp.distillation import DistillationTrainer
+from mgpp.run.config import RunConfig
+from mgpp.run.sampling import LengthGrouped
+from mgpp.tasks import Task
+
+MakeSampler = Callable[..., Sampler[int]]
+
+
+class _OwnOrder(Trainer):
+    """Before another Trainer in a class's bases, it changes that one's order of rows."""
+
+    def __init__(self, *args: Any, sampler: MakeSampler, **kwargs: Any) -> None:
+        self._sampler = sampler
+        super().__init__(*args, **kwargs)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+        return self._sampler(batch_size=self.args.train_batch_size, seed=self.args.seed)
+
+
+def make_trainer(
+    task: Task,
+    model: torch.nn.Module,
+    args: Seq2SeqTrainingArguments,
+    *,
+    callbacks: Sequence[TrainerCallback],
+    sampler: MakeSampler | None = None,
+    teacher: torch.nn.Module | None = None,
+    distillation: dict[str, float] | None = None,
+) -> Trainer:
+    """`sampler` gives the order of rows where they are not simply shuffled; `teacher` is learned from, too."""
+    args.batch_eval_metrics = task.batch_metrics
+    bases: list[type] = []
+    more: dict[str, Any] = {}
+    if sampler is not None:
+        bases.append(_OwnOrder)
+        more["sampler"] = sampler
+    if teacher is not None:
+        bases.append(DistillationTrainer)
+        more |= {"teacher": teacher, **(distillation or {})}
+    if task.generation is not None:
+        bases.append(Seq2SeqTrainer)
+        args.predict_with_generate = True
+        args.generation_max_length, args.generation_num_beams = task.generation.max_length, task.generation.beams
+    kind: Any = type("RunTrainer", (*bases, *(() if bases else (Trainer,))), {})
+    trainer = kind(
+        model=model,
+        args=args,
+        train_dataset=task.train,
+        eval_dataset=task.evaluation,
+        data_collator=task.collate,
+        compute_metrics=task.compute_metrics,
+        preprocess_logits_for_metrics=task.preprocess_logits,
+        processing_class=task.tokenizer,
+        callbacks=list(callbacks),
+        **more,
+    )
+    # Else the Trainer takes the loss for one that the model has divided by the rows of all accumulated batches. Most
+    # classifiers have not, and their gradient would grow with --accumulate: past the clip, and the prior beside it.
+    trainer.model_accepts_loss_kwargs = False
+    trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to the result
+    return trainer
+
+
+def order_of(config: RunConfig, task: Task) -> MakeSampler | None:
+    if not config.group_by_length:
+        return task.sampler
+
+    def by_length(*, batch_size: int, seed: int) -> LengthGrouped:
+        return LengthGrouped([len(ids) for ids in task.train["input_ids"]], batch_size=batch_size, seed=seed)
+
+    return by_length

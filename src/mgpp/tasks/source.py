@@ -1,0 +1,63 @@
+"""Where a task's rows are, and what is to be made of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
+
+Data = Union[str, "Dataset", "DatasetDict", "IterableDataset", "IterableDatasetDict"]
+
+# So begins what stands for an object of `datasets` where only text can stand: in a result, and in a run's folder.
+OBJECT = "datasets:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The rows, what their columns mean, and the settings of every task. What is None is found out, and told.
+
+    `data` is a hub name, a file, a folder, or an object of `datasets`. `text`, `text_pair` and `label` are columns: the
+    question, its context and the answers to a task that answers; a document and its summary to one that summarises.
+    """
+
+    data: Data
+    text: str | None = None
+    text_pair: str | None = None
+    label: str | None = None
+    train_split: str | None = None
+    eval_data: Data | None = None
+    eval_split: str | None = None
+    holdout: float = 0.1
+    max_length: int | None = None
+
+    # Question answering: windows that overlap, and how an answer is chosen among their spans.
+    doc_stride: int = 128
+    max_answer_length: int = 30
+    n_best: int = 20
+
+    # Summarisation.
+    target_length: int = 128
+    beams: int = 8
+    source_prefix: str = ""
+
+    # Language modelling. A stream is read as it is needed and has no length: `train_size` stands in for it.
+    stream: bool = False
+    train_size: int | None = None
+    mlm_probability: float = 0.15
+
+
+def describe_data(data: Data | None) -> str | None:
+    """As it can be written down: a name as it is, an object by its splits, their rows and fingerprints."""
+    if data is None or isinstance(data, str):
+        return data
+    splits = data if isinstance(data, Mapping) else {"train": data}
+    return OBJECT + ", ".join(f"{name} ({_described(rows)})" for name, rows in splits.items())
+
+
+def _described(rows: "Dataset | IterableDataset") -> str:
+    try:
+        count = f"{len(rows)} rows"
+    except TypeError:
+        return "a stream"
+    return f"{count}, {rows._fingerprint}"
