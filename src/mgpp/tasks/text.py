@@ -46,10 +46,10 @@ class Form:
     def splits(self) -> tuple[str, ...]:
         return tuple(self.evaluation) or ("validation",)
 
-    def check(self, space: LabelSpace) -> None:
+    def check(self, space: LabelSpace, *, known: str) -> None:
         if self.classes is not None and self.classes != (0 if space.is_regression else space.num_labels):
             asked = f"{self.classes} classes" if self.classes else "one number"
-            raise ValueError(f"this task has labels of {asked} and the data has {space}: give its data, or --task text")
+            raise ValueError(f"this task is about {asked} and {known} about {space}: give what fits, or --task text")
 
 
 ANY = Form()
@@ -78,7 +78,7 @@ def training_task(model: str, source: Source, *, seed: int, new_head: bool = Fal
     columns = _find_columns(parts.train, source, form)
     labels = _checked(parts.train, columns, where="train")
     space = label_space(labels)
-    form.check(space)
+    form.check(space, known="the data")
     for where, rows in parts.evaluation.items():
         scored = _checked(rows, columns, where=where)
         check_fit(space, scored, where=where, known="train")
@@ -98,7 +98,7 @@ def evaluation_task(model: str, source: Source, *, form: Form = ANY) -> Task:
     pretrained = find_pretrained(model)
     if pretrained.labels is None:
         raise ValueError(f"{model} has no classification head, so it cannot be scored: fine-tune it first (mgpp prune)")
-    form.check(pretrained.labels)
+    form.check(pretrained.labels, known=f"the head of {model}")
     for where, column in labels.items():
         check_fit(pretrained.labels, column, where=where, known=f"the head of {model}")
     build = _Build(pretrained, pretrained.labels, source, columns, form)
