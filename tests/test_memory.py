@@ -37,6 +37,7 @@ KEPT: dict[str, tuple[dict, float, bool]] = {
     "obert": ({"method": "obert", "num_grads": 4, "block": 10, "batch_size": 1}, 5, False),
     "losparse": ({"method": "losparse"}, 8, True),
     "prior_annealing": ({"method": "prior_annealing"}, 1, True),
+    "hold_mask": ({"method": "hold_mask"}, 1, True),
     "prior_annealing-threshold": ({"method": "prior_annealing", "exact": False}, 1, True),
     "mgpp-2x1": ({"method": "mgpp", "structure": "2x1"}, 0, False),  # a number or two a block, for a moment
     "mgpp-4x4": ({"method": "mgpp", "structure": "4x4"}, 0, True),

@@ -11,6 +11,7 @@ from mgpp.cli.compare import compare
 from mgpp.cli.demo import demo
 from mgpp.cli.errors import exit_code_of
 from mgpp.cli.evaluate import evaluate
+from mgpp.cli.finetune import finetune
 from mgpp.cli.inspect import inspect
 from mgpp.cli.noise import quiet_libraries
 from mgpp.cli.prune import prune
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, prune, compare, evaluate, inspect, bench):
+for command in (demo, prune, finetune, compare, evaluate, inspect, bench):
     app.command()(command)
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from mgpp.cli import options
 from mgpp.cli.progress import TrainingBar
-from mgpp.methods import METHODS, Method, from_dict
+from mgpp.methods import METHODS, Method, from_dict, needs_sparsity
 from mgpp.run import RunConfig, run
 
 
@@ -44,15 +44,15 @@ def prune(
     """
     chosen = read_method(method, sparsity, settings or [])
     config = RunConfig(model=model, data=data, output=output, method=chosen, **given)
+    train(config, resume=resume, overwrite=overwrite, keep_checkpoints=keep_checkpoints, as_json=as_json)
+
+
+def train(config: RunConfig, *, as_json: bool, **how: bool) -> None:
+    """Run it under a bar, and print what came out."""
     console = Console(stderr=True, highlight=False)
     with TrainingBar(console) as bar:
         result = run(
-            config,
-            resume=resume,
-            overwrite=overwrite,
-            keep_checkpoints=keep_checkpoints,
-            callbacks=[bar],
-            tell=lambda line: console.print(line, markup=False, soft_wrap=True),
+            config, callbacks=[bar], tell=lambda line: console.print(line, markup=False, soft_wrap=True), **how
         )
     if as_json:
         typer.echo(json.dumps(result))
@@ -66,7 +66,8 @@ def read_method(name: str, sparsity: float | None, settings: list[str]) -> Metho
         if sparsity is not None or chosen:
             raise ValueError("method none prunes nothing: leave --sparsity and --set out, or choose a method")
         return None
-    if sparsity is None and not {"sparsity", "structure"} & chosen.keys():
+    without = {"sparsity", "structure"} & chosen.keys() or (name in METHODS and not needs_sparsity(name))
+    if sparsity is None and not without:
         raise ValueError("how many weights should go? give --sparsity, such as --sparsity 0.9 (or --method none)")
     return from_dict({"method": name, **({} if sparsity is None else {"sparsity": sparsity}), **chosen})
 
@@ -89,13 +90,14 @@ def read_setting(setting: str) -> tuple[str, Any]:
 
 def summary(result: dict[str, Any]) -> Table:
     method = result["method"]
-    title = "dense" if method is None else f"{method['method'].upper()} at {result['target_sparsity']:g}"
+    title = "dense" if method is None else method["method"].upper()
+    title += f" at {result['target_sparsity']:g}" if result["target_sparsity"] else ""
     table = Table("", "before", "after", title=title, title_justify="left")
     for name in result["after"]:
         table.add_row(name, f"{result['before'][name]:.4f}", f"{result['after'][name]:.4f}")
     table.add_section()
-    table.add_row("sparsity", "", f"{result['sparsity']:.6f}")
-    table.add_row("zeros / prunable", "", f"{result['zeros']:,} / {result['prunable']:,}")
+    table.add_row("sparsity", f"{result['zeros_before'] / (result['prunable'] or 1):.6f}", f"{result['sparsity']:.6f}")
+    table.add_row("zeros / prunable", f"{result['zeros_before']:,}", f"{result['zeros']:,} / {result['prunable']:,}")
     table.add_row("steps", "", f"{result['steps']:,}")
     table.add_row("seconds", "", f"{result['seconds']:.1f}")
     table.add_row("folder", "", result["config"]["output"])

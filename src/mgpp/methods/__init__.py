@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from mgpp.methods.gmp import GMP
+from mgpp.methods.hold_mask import HoldMask
 from mgpp.methods.itp import ITP
 from mgpp.methods.l2 import L2
 from mgpp.methods.losparse import LoSparse
@@ -16,7 +17,7 @@ from mgpp.methods.prior import Prior
 from mgpp.methods.prior_annealing import PriorAnnealing
 from mgpp.methods.soft_movement import SoftMovement
 
-Method = MGPP | GMP | L2 | PLATON | ITP | Movement | SoftMovement | OBERT | LoSparse | PriorAnnealing
+Method = MGPP | GMP | L2 | PLATON | ITP | Movement | SoftMovement | OBERT | LoSparse | PriorAnnealing | HoldMask
 Kind = TypeVar("Kind")
 
 METHODS: dict[str, type[Method]] = {
@@ -30,6 +31,7 @@ METHODS: dict[str, type[Method]] = {
     "obert": OBERT,
     "losparse": LoSparse,
     "prior_annealing": PriorAnnealing,
+    "hold_mask": HoldMask,
 }
 
 _NAMES = {kind: name for name, kind in METHODS.items()}
@@ -49,9 +51,14 @@ def from_dict(settings: Mapping[str, Any]) -> Method:
         raise ValueError(f"method={name!r} is not one of {', '.join(METHODS)}")
     if isinstance(settings.get("prior"), Mapping):
         settings["prior"] = _build("prior", Prior, settings["prior"])
-    if "sparsity" not in settings and "structure" not in settings:
+    if not {"sparsity", "structure"} & settings.keys() and needs_sparsity(name):
         raise ValueError(f"{name} needs a sparsity, for example sparsity=0.9")
     return _build(name, METHODS[name], settings)
+
+
+def needs_sparsity(name: str) -> bool:
+    """False for a method that has something to do without one."""
+    return METHODS[name].__dataclass_fields__["sparsity"].default is None
 
 
 def _build(name: str, kind: type[Kind], settings: Mapping[str, Any]) -> Kind:
@@ -85,6 +92,7 @@ __all__ = [
     "MGPP",
     "OBERT",
     "PLATON",
+    "HoldMask",
     "LoSparse",
     "Method",
     "Movement",
@@ -92,5 +100,6 @@ __all__ = [
     "PriorAnnealing",
     "SoftMovement",
     "from_dict",
+    "needs_sparsity",
     "to_dict",
 ]

@@ -44,6 +44,8 @@ def _summary(result: Mapping[str, Any]) -> str:
     if result["method"] is None:
         return f"# {name}, fine-tuned\n\n{what}. Not pruned."
     done = f"{what} and pruned on the way with {result['method']['method'].upper()}"
+    if result["target_sparsity"] == 0:
+        done = f"{what}, with the zeros that it had held"
     if result["added"]:
         return f"# {name}, {result['sparsity']:.1%} fewer weights\n\n{done}. {_merged(result)}"
     return (

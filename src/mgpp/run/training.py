@@ -56,9 +56,10 @@ def run(
     model = plan.task.load_model()
     teacher = None if plan.teacher is None else load_teacher(plan.teacher, plan.task, model, config)
     targets = _targets(model, config)
+    loaded = sparsity_of(targets)
     if config.method is not None:  # what cannot be prepared is refused here, while nothing is written
         prepare(model, config.method, include=config.include, exclude=config.exclude)
-    for line in (*plan.task.notes, *_outline(plan, targets)):
+    for line in (*plan.task.notes, *_outline(plan, loaded)):
         tell(line)
     folder.open(config, resume=resume)
     with _stops_cleanly(folder):
@@ -74,7 +75,8 @@ def run(
         set_seed(config.seed)  # scoring draws random numbers, and a resumed run may have skipped it
         trainer.train(resume_from_checkpoint=None if resume_from is None else str(resume_from))
         watch.stop()
-        result = _result(plan, trainer, _counted(targets, pruning), seconds=watch.seconds, before=before)
+        counted = {**_counted(targets, pruning), "zeros_before": loaded["zeros"]}
+        result = _result(plan, trainer, counted, seconds=watch.seconds, before=before)
         tell(f"after training: {describe(result['after'])}, sparsity {result['sparsity']:.4f}")
         pruner = getattr(pruning, "pruner", None)
         if pruner is not None and result["zeros"] < pruner.asked_zeros:
@@ -138,15 +140,16 @@ def _targets(model: nn.Module, config: RunConfig) -> dict[str, nn.Parameter]:
         raise
 
 
-def _outline(plan: Plan, targets: Mapping[str, nn.Parameter]) -> list[str]:
+def _outline(plan: Plan, loaded: Mapping[str, Any]) -> list[str]:
     length, schedule = plan.length, plan.method["schedule"]
     epoch = "" if length.steps_per_epoch is None else f", {length.steps_per_epoch:,} to an epoch"
     lines = [f"{length.total_steps:,} steps over {length.train_size:,} rows{epoch}"]
-    if schedule is not None:
-        prunable = sum(weight.numel() for weight in targets.values())
+    if loaded["zeros"]:
+        lines.append(f"{loaded['zeros']:,} of {loaded['prunable']:,} prunable weights are zero already")
+    if plan.method["target_sparsity"] > 0:
         lines.append(
-            f"pruning {prunable:,} weights to sparsity {schedule['sparsity']:g} between steps {schedule['start']} and "
-            f"{schedule['end']}, every {schedule['every']}"
+            f"pruning {loaded['prunable']:,} weights to sparsity {schedule['sparsity']:g} between steps "
+            f"{schedule['start']} and {schedule['end']}, every {schedule['every']}"
         )
         if "structure" in plan.method["method"]:
             lines.append(f"in the structure {plan.method['method']['structure']}")
