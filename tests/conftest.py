@@ -16,7 +16,7 @@ if not torch.cuda.is_available():
 
 import pytest
 
-from tests.tiny import tiny_bert, tiny_reviews  # noqa: F401
+from tests.tiny import tiny_bert, tiny_corpus, tiny_llama, tiny_reviews  # noqa: F401
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

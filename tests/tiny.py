@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast, TrainerCallback
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import (
+    BertConfig,
+    BertModel,
+    BertTokenizerFast,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    TrainerCallback,
+)
 
 GOOD = ("great", "warm", "funny", "clever", "moving")
 BAD = ("dull", "cold", "lame", "stupid", "boring")
@@ -34,6 +47,57 @@ def save_tiny_bert(folder: Path, *, seed: int = 0) -> Path:
     )
     BertModel(config).save_pretrained(folder)
     return folder
+
+
+def save_tiny_decoder(folder: Path, *, kind: str = "llama") -> Path:
+    """A Llama or GPT-2 of two layers of width 16, with a tokenizer of whole words that ends texts by </s>."""
+    words = ["<unk>", "<s>", "</s>", *FILLER, *GOOD, *BAD]
+    model = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    model.pre_tokenizer = Whitespace()
+    tokens = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    PreTrainedTokenizerFast(tokenizer_object=model, model_max_length=128, **tokens).save_pretrained(folder)
+    torch.manual_seed(0)
+    shape = {"vocab_size": len(words), "bos_token_id": 1, "eos_token_id": 2}
+    if kind == "llama":
+        llama = LlamaConfig(
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=128,
+            **shape,
+        )
+        LlamaForCausalLM(llama).save_pretrained(folder)
+    else:
+        GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=128, **shape)).save_pretrained(folder)
+    return folder
+
+
+def documents(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
+    """Texts in which every word is followed by the next of FILLER: whoever has learnt that can guess them."""
+    draw = random.Random(seed)
+    made = []
+    for _ in range(count):
+        begin = draw.randrange(len(FILLER))
+        words = [FILLER[(begin + number) % len(FILLER)] for number in range(draw.randrange(5, 40))]
+        made.append({"text": " ".join(words)})
+    return made
+
+
+def save_corpus(folder: Path, *, train: int = 120, validation: int = 30) -> Path:
+    write_jsonl(folder / "train.jsonl", documents(train, seed=1))
+    write_jsonl(folder / "validation.jsonl", documents(validation, seed=2))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_decoder(tmp_path_factory.mktemp("tiny") / "llama")
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_corpus(tmp_path_factory.mktemp("tiny") / "corpus")
 
 
 def reviews(count: int, *, seed: int = 0) -> list[dict[str, Any]]:

@@ -15,6 +15,9 @@ from mgpp.run.teacher import find_teacher
 from mgpp.tasks import Task, training_task
 from mgpp.tasks.pretrained import Pretrained
 
+# Batches that each process of the loader has ready.
+_AHEAD = 4
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -41,13 +44,23 @@ def make_plan(config: RunConfig, folder: Path) -> Plan:
     """`folder` is where the Trainer will write; nothing is written yet."""
     args = _arguments(config, folder)
     task = training_task(config.task, config.model, config.source, seed=config.seed, new_head=config.new_head)
-    if config.group_by_length and task.sampler is not None:
+    is_stream = not hasattr(task.train, "__len__")
+    if config.group_by_length and (task.sampler is not None or is_stream):
         raise ValueError("these rows are all of one length: leave --group-by-length out")
+    if is_stream:
+        # It reads ahead by itself; in several processes each would read all of it.
+        args.dataloader_num_workers, args.dataloader_persistent_workers, args.dataloader_prefetch_factor = (
+            0,
+            False,
+            None,
+        )
     length = _length(config, args, task)
     args.max_steps = length.total_steps
     args.warmup_steps = min(round(config.warm_up * length.total_steps), length.total_steps - 1)
     plan = Plan(config, task, args, length, find_teacher(config, task))
     _ = plan.method  # a schedule that does not fit the run raises
+    if is_stream and config.method is not None and config.method.recipe(length).samples_gradients:
+        raise ValueError("this method samples rows by their number, and a stream has none: leave --stream out")
     return plan
 
 
@@ -78,6 +91,8 @@ def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
             seed=config.seed,
             data_seed=config.seed,
             dataloader_num_workers=config.workers,
+            dataloader_persistent_workers=config.workers > 0,
+            dataloader_prefetch_factor=_AHEAD if config.workers else None,
             dataloader_pin_memory=on_cuda,
             eval_strategy="no" if config.eval_steps is None else "steps",
             eval_steps=config.eval_steps,
@@ -101,6 +116,8 @@ def _length(config: RunConfig, args: Seq2SeqTrainingArguments, task: Task) -> Ru
         if config.max_steps is None:
             raise ValueError("a stream has no end: give --max-steps, or --train-size and --epochs")
         size = config.max_steps * config.accumulate * batch
+    if rows is not None and rows < batch:
+        raise ValueError(f"{rows} training rows do not fill one batch of {batch}: lower --batch-size, or give more")
     per_epoch = math.ceil(math.ceil((rows or size) / batch) / config.accumulate)
     total = config.max_steps or math.ceil(config.epochs * per_epoch)
     return Run(total_steps=total, steps_per_epoch=None if rows is None else per_epoch, train_size=size)

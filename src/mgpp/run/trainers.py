@@ -1,10 +1,11 @@
 """The Trainer of a run, put together from what the run asks for: its task, its order of rows, its teacher."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
@@ -14,6 +15,50 @@ from mgpp.run.sampling import LengthGrouped
 from mgpp.tasks import Task
 
 MakeSampler = Callable[..., Sampler[int]]
+
+
+class _Steady(DataLoader[Any]):
+    """A loader whose processes stay from epoch to epoch, and which draws from the random state as one without does.
+
+    torch draws a number whenever it starts a loader's processes. If they stay it draws once, and a run would come out
+    differently with processes than without, and resumed differently than in one go.
+    """
+
+    def __iter__(self) -> Any:
+        torch.empty((), dtype=torch.int64).random_()
+        return super().__iter__()
+
+    @classmethod
+    def make(cls, loader: Any) -> None:
+        base = getattr(loader, "base_dataloader", loader)
+        if base.persistent_workers:
+            base.__class__ = cls
+            base.generator = torch.Generator()  # for the draw that torch makes, or does not
+
+
+class _Loading(Trainer):
+    """Before another Trainer in a class's bases, it loads by steady processes and tells how long each step waited.
+
+    Not for the first: what it takes to start, or to find a stopped run's place again, is no step's.
+    """
+
+    def __init__(self, *args: Any, on_wait: Callable[[float], None], **kwargs: Any) -> None:
+        self._on_wait = on_wait
+        self._began = False
+        super().__init__(*args, **kwargs)
+
+    def _get_dataloader(self, *args: Any, **kwargs: Any) -> Any:
+        loader = super()._get_dataloader(*args, **kwargs)
+        _Steady.make(loader)
+        return loader
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        asked = time.perf_counter()
+        batches = super().get_batch_samples(*args, **kwargs)
+        if self._began:
+            self._on_wait(time.perf_counter() - asked)
+        self._began = True
+        return batches
 
 
 class _OwnOrder(Trainer):
@@ -36,11 +81,19 @@ def make_trainer(
     sampler: MakeSampler | None = None,
     teacher: torch.nn.Module | None = None,
     distillation: dict[str, float] | None = None,
+    on_wait: Callable[[float], None] | None = None,
 ) -> Trainer:
-    """`sampler` gives the order of rows where they are not simply shuffled; `teacher` is learned from, too."""
+    """`sampler` gives the order of rows where they are not simply shuffled; `teacher` is learned from, too.
+
+    `on_wait` is told how many seconds a step waited for its batches.
+    """
     args.batch_eval_metrics = task.batch_metrics
+    args.include_for_metrics = ["loss"] if task.batch_metrics else []
     bases: list[type] = []
     more: dict[str, Any] = {}
+    if on_wait is not None:
+        bases.append(_Loading)
+        more["on_wait"] = on_wait
     if sampler is not None:
         bases.append(_OwnOrder)
         more["sampler"] = sampler

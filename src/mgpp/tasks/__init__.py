@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mgpp.tasks import glue, text
+from mgpp.tasks import glue, language, text
 from mgpp.tasks.source import Data, Source, describe_data
 from mgpp.tasks.task import Generation, Task, TaskKind
 
@@ -20,6 +20,8 @@ TASKS: dict[str, TaskKind] = {
     "mnli": glue.MNLI,
     "qnli": glue.QNLI,
     "rte": glue.RTE,
+    "mlm": language.MLM,
+    "clm": language.CLM,
 }
 
 

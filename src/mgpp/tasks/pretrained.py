@@ -86,6 +86,11 @@ def find_pretrained(model: str) -> Pretrained:
     # Where a folder has no tokenizer files transformers makes an empty one, to which every word is unknown.
     if len(tokenizer) <= len(tokenizer.all_special_tokens):
         raise ValueError(f"{model} holds no tokenizer (tokenizer.json): save the model's tokenizer beside it")
+    words = getattr(config.get_text_config(), "vocab_size", None)
+    if words is not None and len(tokenizer) > words:
+        raise ValueError(
+            f"the tokenizer of {model} knows {len(tokenizer):,} tokens and the model {words:,}: give its own"
+        )
     if tokenizer.pad_token is None:  # decoders are trained without padding
         tokenizer.pad_token = tokenizer.eos_token
     return Pretrained(model, config, tokenizer)

@@ -10,25 +10,43 @@ from mgpp.tasks.extra import require
 from mgpp.tasks.source import OBJECT, Data, Source, describe_data
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, IterableDataset
 
-FORMATS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".json": "json"}
+FORMATS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "json",
+    ".json": "json",
+    ".txt": "text",  # a row for every line, in the column `text`
+}
 # Shards are one split, as the hub names them (train-00000-of-00002.parquet) or without their number (train-00000).
 _SHARD = re.compile(r"-\d+-of-\d+$|-\d{4,}$")
 
 
+# Of a stream, so many rows are scored on.
+STREAMED_ROWS = 200
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The rows that a task learns from and those it is scored on, by split; none of the latter until `hold_out`."""
+    """The rows that a task learns from and those it is scored on, by split; none of the latter until `hold_out`.
 
-    train: "Dataset"
+    `train` may be a stream; the others are few, and at hand.
+    """
+
+    train: "Dataset | IterableDataset"
     evaluation: "Mapping[str, Dataset]"
     note: str = ""
 
     def hold_out(self, source: Source, *, seed: int) -> "Parts":
-        """Where no rows to score on were given, a share of the training rows is set aside."""
+        """Where no rows to score on were given, some of the training rows are set aside."""
         if self.evaluation:
             return replace(self, note=scored_on(self.evaluation))
+        if is_stream(self.train):
+            held = first_rows(self.train, STREAMED_ROWS)
+            note = f"no validation rows were given: the first {len(held):,} of the stream are held out and scored on"
+            return Parts(train=self.train.skip(STREAMED_ROWS), evaluation={"validation": held}, note=note)
         train, held = hold_out(self.train, share=source.holdout, seed=seed)
         note = (
             f"no validation rows were given: {len(held):,} of {len(self.train):,} training rows are held out "
@@ -37,12 +55,12 @@ class Parts:
         return Parts(train=train, evaluation={"validation": held}, note=note)
 
 
-def find_parts(source: Source, *, prefer: Sequence[str] = ("validation",)) -> Parts:
+def find_parts(source: Source, *, prefer: Sequence[str] = ("validation",), streams: bool = False) -> Parts:
     """The splits that `source` names; else train, and of `prefer` as many as there are."""
-    splits = load_splits(source.data)
+    splits = load_splits(source.data, stream=source.stream)
     train = source.train_split or _only(splits, "train", source.data, option="--train-split")
     if source.eval_data is not None:
-        others = load_splits(source.eval_data)
+        others = load_splits(source.eval_data, stream=source.stream)
         names = [source.eval_split] if source.eval_split else _preferred(others, prefer) or list(others)[:1]
         where = str(describe_data(source.eval_data))
         found = {where if len(names) == 1 else name: choose_split(others, name, data=where) for name in names}
@@ -50,7 +68,19 @@ def find_parts(source: Source, *, prefer: Sequence[str] = ("validation",)) -> Pa
         found = {source.eval_split: choose_split(splits, source.eval_split, data=source.data)}
     else:
         found = {name: splits[name] for name in _preferred(splits, prefer) if name != train}
-    return Parts(train=choose_split(splits, train, data=source.data), evaluation=found)
+    learnt = choose_split(splits, train, data=source.data)
+    if is_stream(learnt) and not streams:
+        raise ValueError("only language modelling reads a stream: leave --stream out, or give rows that have a number")
+    return Parts(train=learnt, evaluation={name: first_rows(rows, STREAMED_ROWS) for name, rows in found.items()})
+
+
+def is_stream(rows: Any) -> bool:
+    return isinstance(rows, require("datasets").IterableDataset)
+
+
+def first_rows(rows: "Dataset | IterableDataset", count: int) -> "Dataset":
+    """Of a stream, its first ones; all of what is no stream."""
+    return require("datasets").Dataset.from_list(list(rows.take(count))) if is_stream(rows) else rows
 
 
 def find_evaluation(source: Source, *, prefer: Sequence[str] = ("validation",)) -> "dict[str, Dataset]":
@@ -72,38 +102,40 @@ def scored_on(evaluation: "Mapping[str, Dataset]") -> str:
     return f"{told}, which the model may have learnt from" if "train" in evaluation else told
 
 
-def load_splits(data: Data) -> "dict[str, Dataset]":
-    """Every split of `data`, none of them empty. A single file is the split `train`."""
+def load_splits(data: Data, *, stream: bool = False) -> "dict[str, Any]":
+    """Every split of `data`, none of them empty. A single file is the split `train`. A stream is not looked into."""
     if not isinstance(data, str):
         splits = dict(data) if isinstance(data, Mapping) else {"train": data}
+        if stream:
+            splits = {name: rows if is_stream(rows) else rows.to_iterable_dataset() for name, rows in splits.items()}
     elif data.startswith(OBJECT):
         raise ValueError(f"{data!r} stood for an object of `datasets` that is gone: give the object again")
     else:
-        splits = _from_name(data)
+        splits = _from_name(data, stream=stream)
     for name, rows in splits.items():
-        if len(rows) == 0:
+        if not is_stream(rows) and len(rows) == 0:
             raise ValueError(f"{describe_data(data)} has no rows in {name}: give data with at least one")
     return splits
 
 
-def _from_name(data: str) -> "dict[str, Dataset]":
+def _from_name(data: str, *, stream: bool) -> "dict[str, Any]":
     path = Path(data).expanduser()
     if path.is_dir():
-        return {name: _read_files(files) for name, files in _files_by_split(path).items()}
+        return {name: _read_files(files, stream=stream) for name, files in _files_by_split(path).items()}
     if path.is_file():
-        return {"train": _read_files([path])}
+        return {"train": _read_files([path], stream=stream)}
     if path.suffix in FORMATS or data.startswith((".", "/", "~")):
         raise FileNotFoundError(f"{data} is not there: give a file, a folder with train.* in it, or a hub name")
-    return _from_hub(data)
+    return _from_hub(data, stream=stream)
 
 
-def choose_split(splits: "Mapping[str, Dataset]", name: str, *, data: Data) -> "Dataset":
+def choose_split(splits: Mapping[str, Any], name: str, *, data: Data) -> Any:
     if name not in splits:
         raise ValueError(f"{describe_data(data)} has no split {name!r}: it has {', '.join(splits)}")
     return splits[name]
 
 
-def _only(splits: "Mapping[str, Dataset]", name: str, data: Data, *, option: str) -> str:
+def _only(splits: Mapping[str, Any], name: str, data: Data, *, option: str) -> str:
     """`name`, or the only split that begins with it (train_partial)."""
     like = [split for split in splits if split.startswith(f"{name}_")]
     if name in splits or not like:
@@ -113,7 +145,7 @@ def _only(splits: "Mapping[str, Dataset]", name: str, data: Data, *, option: str
     return like[0]
 
 
-def _preferred(splits: "Mapping[str, Dataset]", prefer: Sequence[str]) -> list[str]:
+def _preferred(splits: Mapping[str, Any], prefer: Sequence[str]) -> list[str]:
     """Those of `prefer` that are there; else the only split that begins with one of them (validation_partial)."""
     there = [name for name in prefer if name in splits]
     like = there or [split for split in splits if split.startswith(tuple(f"{name}_" for name in prefer))]
@@ -145,7 +177,7 @@ def _files_by_split(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
-def _read_files(files: list[Path]) -> "Dataset":
+def _read_files(files: list[Path], *, stream: bool) -> Any:
     kind = FORMATS.get(files[0].suffix)
     if kind is None:
         raise ValueError(f"{files[0]} is no {', '.join(FORMATS)} file: convert it to one of these")
@@ -160,7 +192,8 @@ def _read_files(files: list[Path]) -> "Dataset":
         if kind == "csv" and not _has_rows(file):
             raise ValueError(f"{file} has no rows: a first line with the columns' names, then one row a line")
     try:
-        return datasets.load_dataset(kind, data_files=[str(file) for file in files], split="train", **options)
+        names = [str(file) for file in files]
+        return datasets.load_dataset(kind, data_files=names, split="train", streaming=stream, **options)
     except Exception as error:  # each format fails with its own library's exceptions, wrapped twice
         raise ValueError(f"{files[0]} cannot be read as {kind}: {_root_cause(error)}") from error
 
@@ -170,12 +203,12 @@ def _has_rows(file: Path) -> bool:
         return sum(1 for _, line in zip(range(10_000), lines, strict=False) if line.strip()) > 1
 
 
-def _from_hub(name: str) -> "dict[str, Dataset]":
+def _from_hub(name: str, *, stream: bool) -> dict[str, Any]:
     datasets = require("datasets")
     failure: Exception | None = None
     for address in _addresses(name):
         try:
-            return dict(datasets.load_dataset(*address))
+            return dict(datasets.load_dataset(*address, streaming=stream))
         except Exception as error:
             failure = failure or error
     raise OSError(

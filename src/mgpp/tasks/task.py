@@ -10,6 +10,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mgpp.tasks.source import Source
 
+# A label that is not to be predicted.
+IGNORED = -100
+
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
@@ -30,8 +33,9 @@ class Task:
 
     Where nothing else is said metrics are computed from all logits and labels at the end. `preprocess_logits(logits,
     labels)` keeps less of every batch; with `batch_metrics` nothing is kept, and `compute_metrics(prediction,
-    compute_result=last)` is called for every batch. With `generation` the predictions are generated tokens.
-    `sampler(batch_size=, seed=)` gives the order of the training features where it is not simply shuffled.
+    compute_result=last)` is called for every batch, with its loss in `prediction.losses`. With `generation` the
+    predictions are generated tokens. `sampler(batch_size=, seed=)` gives the order of the training features where it is
+    not simply shuffled.
     """
 
     train: Any
