@@ -100,5 +100,6 @@ def summary(result: dict[str, Any]) -> Table:
     table.add_row("zeros / prunable", f"{result['zeros_before']:,}", f"{result['zeros']:,} / {result['prunable']:,}")
     table.add_row("steps", "", f"{result['steps']:,}")
     table.add_row("seconds", "", f"{result['seconds']:.1f}")
+    table.add_row("waiting for data", "", f"{result['loader_share']:.1%}")
     table.add_row("folder", "", result["config"]["output"])
     return table

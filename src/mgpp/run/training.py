@@ -65,7 +65,7 @@ def run(
     with _stops_cleanly(folder):
         resume_from = folder.newest_checkpoint()
         pruning, watch = _pruning(plan), Checkpoints(resume_from)
-        trainer = _trainer(plan, model, [pruning, watch, *callbacks], teacher)
+        trainer = _trainer(plan, model, [pruning, watch, *callbacks], teacher, on_wait=watch.wait)
         before = _scores_before(trainer, folder)
         tell(f"before training: {describe(before)}")
         if resume_from is not None:
@@ -76,7 +76,7 @@ def run(
         trainer.train(resume_from_checkpoint=None if resume_from is None else str(resume_from))
         watch.stop()
         counted = {**_counted(targets, pruning), "zeros_before": loaded["zeros"]}
-        result = _result(plan, trainer, counted, seconds=watch.seconds, before=before)
+        result = _result(plan, trainer, counted, watch, before=before)
         tell(f"after training: {describe(result['after'])}, sparsity {result['sparsity']:.4f}")
         pruner = getattr(pruning, "pruner", None)
         if pruner is not None and result["zeros"] < pruner.asked_zeros:
@@ -105,7 +105,14 @@ def _pruning(plan: Plan) -> TrainerCallback:
     return PruningCallback(config.method, include=config.include, exclude=config.exclude, train_size=size)
 
 
-def _trainer(plan: Plan, model: nn.Module, callbacks: Sequence[TrainerCallback], teacher: nn.Module | None) -> Trainer:
+def _trainer(
+    plan: Plan,
+    model: nn.Module,
+    callbacks: Sequence[TrainerCallback],
+    teacher: nn.Module | None,
+    *,
+    on_wait: Callable[[float], None],
+) -> Trainer:
     config = plan.config
     distillation = {
         "temperature": config.distil_temperature,
@@ -120,6 +127,7 @@ def _trainer(plan: Plan, model: nn.Module, callbacks: Sequence[TrainerCallback],
         sampler=order_of(config, plan.task),
         teacher=teacher,
         distillation=distillation,
+        on_wait=on_wait,
     )
 
 
@@ -160,7 +168,7 @@ def _outline(plan: Plan, loaded: Mapping[str, Any]) -> list[str]:
 
 
 def _result(
-    plan: Plan, trainer: Trainer, counted: dict[str, Any], *, seconds: float, before: dict[str, float]
+    plan: Plan, trainer: Trainer, counted: dict[str, Any], watch: Checkpoints, *, before: dict[str, float]
 ) -> dict[str, Any]:
     return {
         **plan.method,
@@ -175,7 +183,8 @@ def _result(
         "train_rows": plan.length.train_size,
         "eval_rows": plan.task.eval_rows,
         "notes": list(plan.task.notes),
-        "seconds": round(seconds, 2),
+        "seconds": round(watch.seconds, 2),
+        "loader_share": round(watch.loader_share, 4),
         "seed": plan.config.seed,
         **provenance(),
         "config": plan.config.to_dict(),

@@ -17,20 +17,30 @@ from mgpp.trainer import RECORDS_FILE, is_reproducible
 
 
 class Checkpoints(TrainerCallback):
-    """Marks each checkpoint as whole, and counts the seconds of training over all the sessions of a run.
+    """Marks each checkpoint as whole, and counts the seconds over all the sessions of a run: of training, and of those
+    how many it waited for data.
 
     The last step gets none: the finished model follows at once, and a Trainer resumed there would take a step more.
     """
 
     def __init__(self, resume_from: Path | None = None) -> None:
-        self._before = 0.0
+        self._before = self.waited = 0.0
         self._began: float | None = None
         if resume_from is not None:
-            self._before = float(json.loads((resume_from / WHOLE_FILE).read_text(encoding="utf-8"))["seconds"])
+            marker = json.loads((resume_from / WHOLE_FILE).read_text(encoding="utf-8"))
+            self._before, self.waited = float(marker["seconds"]), float(marker["waited"])
 
     @property
     def seconds(self) -> float:
         return self._before + (0.0 if self._began is None else time.perf_counter() - self._began)
+
+    def wait(self, seconds: float) -> None:
+        self.waited += seconds
+
+    @property
+    def loader_share(self) -> float:
+        """Of the training's seconds, the share in which it had no batch to go on with."""
+        return min(1.0, self.waited / self.seconds) if self.seconds else 0.0
 
     def stop(self) -> None:
         self._before, self._began = self.seconds, None
@@ -46,7 +56,7 @@ class Checkpoints(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-        write_json(folder / WHOLE_FILE, {"step": state.global_step, "seconds": self.seconds})
+        write_json(folder / WHOLE_FILE, {"step": state.global_step, "seconds": self.seconds, "waited": self.waited})
 
 
 class Dense(TrainerCallback):
