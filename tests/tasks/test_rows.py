@@ -102,10 +102,11 @@ def test_what_cannot_be_read_is_named(make, told, tmp_path):
 
 
 def test_a_hub_name_may_carry_a_subset(monkeypatch):
-    asked = []
+    asked, streamed = [], []
 
-    def load_dataset(*address):
+    def load_dataset(*address, streaming):
         asked.append(address)
+        streamed.append(streaming)
         if address != ("glue", "sst2"):
             raise FileNotFoundError("no such data set")
         return {"train": datasets.Dataset.from_list(ROWS)}
@@ -116,6 +117,9 @@ def test_a_hub_name_may_carry_a_subset(monkeypatch):
     with pytest.raises(OSError, match="'nyu-mll/glue/sst2' is no local file or folder, and loading it from the"):
         load_splits("nyu-mll/glue/sst2")
     assert asked[-1] == ("nyu-mll/glue", "sst2")
+    assert not any(streamed)
+    load_splits("glue/sst2", stream=True)
+    assert streamed[-1]
 
 
 def test_no_network_is_one_line():

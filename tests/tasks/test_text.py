@@ -177,9 +177,15 @@ def with_truncated_weights(model: Path) -> None:
     (model / "model.safetensors").write_bytes(content[: len(content) // 2])
 
 
+def with_more_words(model: Path) -> None:
+    text = (model / "tokenizer.json").read_text()
+    (model / "tokenizer.json").write_text(text.replace('"film": 6', '"film": 6, "movie": 25'))
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
+        (with_more_words, "the tokenizer of .* knows 26 tokens and the model 25: put the model's own beside it"),
         (without_weights, r"holds no weights \(model.safetensors\)"),
         (without_config, "holds no config.json"),
         (without_tokenizer, "holds no tokenizer"),

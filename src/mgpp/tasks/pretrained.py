@@ -63,6 +63,10 @@ class Pretrained:
     def load(self, auto_class: Any, **options: Any) -> PreTrainedModel:
         """The weights, under the head of `auto_class`; one that the model does not bring is random."""
         config = self.config
+        words = getattr(config.get_text_config(), "vocab_size", None)
+        if words is not None and len(self.tokenizer) > words:
+            known = f"{len(self.tokenizer):,} tokens and the model {words:,}"
+            raise ValueError(f"the tokenizer of {self.name} knows {known}: put the model's own beside it")
         if config.get_text_config().pad_token_id is None:
             config.get_text_config().pad_token_id = self.tokenizer.pad_token_id
         # float32 whatever the file holds: a bfloat16 master weight would lose most of an Adam step.
@@ -86,11 +90,6 @@ def find_pretrained(model: str) -> Pretrained:
     # Where a folder has no tokenizer files transformers makes an empty one, to which every word is unknown.
     if len(tokenizer) <= len(tokenizer.all_special_tokens):
         raise ValueError(f"{model} holds no tokenizer (tokenizer.json): save the model's tokenizer beside it")
-    words = getattr(config.get_text_config(), "vocab_size", None)
-    if words is not None and len(tokenizer) > words:
-        raise ValueError(
-            f"the tokenizer of {model} knows {len(tokenizer):,} tokens and the model {words:,}: give its own"
-        )
     if tokenizer.pad_token is None:  # decoders are trained without padding
         tokenizer.pad_token = tokenizer.eos_token
     return Pretrained(model, config, tokenizer)
