@@ -129,6 +129,21 @@ def test_a_stream_without_validation_is_scored_on_its_first_documents_and_does_n
     assert scored == set(task.tokenizer.convert_tokens_to_ids([*FILLER, "</s>"]))
 
 
+def test_a_stream_may_be_an_object_and_is_scored_alike_later(mlm, tiny_corpus):
+    files = {part: str(tiny_corpus / f"{part}.jsonl") for part in ("train", "validation")}
+    stream = datasets.load_dataset("json", data_files=files, streaming=True)
+    result = run(replace(mlm, data=stream, max_steps=6, method=None))
+    assert result["config"]["data"] == "datasets:train (a stream), validation (a stream)"
+    source = Source(data=mlm.data, max_length=32, stream=True)
+    assert evaluate(mlm.output, source, task="mlm", device="cpu")["metrics"] == pytest.approx(result["after"])
+
+
+def test_a_method_that_samples_gradients_samples_blocks(mlm):
+    few = {"num_grads": 4, "block": 8, "batch_size": 4}
+    result = run(replace(mlm, max_steps=6, method=mgpp.OBERT(sparsity=0.5, start=1, end=4, every=2, **few)))
+    assert result["zeros"] == int(0.5 * PRUNABLE)
+
+
 def test_a_corpus_may_be_plain_text(tiny_bert, tmp_path):
     lines = "\n\n".join(row["text"] for row in documents(40))
     (tmp_path / "corpus.txt").write_text(lines, encoding="utf-8")

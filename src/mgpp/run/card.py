@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from huggingface_hub import hf_hub_download
 
-from mgpp.tasks import Task
+from mgpp.tasks import Task, find_task
 
 CARD_FILE = "README.md"
 
@@ -96,7 +96,8 @@ def _training(result: Mapping[str, Any]) -> str:
     if result["teacher"] is not None:
         rows += [f"| teacher's {name} | {value} |" for name, value in result["teacher"].items()]
     head = ["## Training", "", "| setting | value |", "|---|---|"]
-    return "\n".join([*head, f"| steps | {result['steps']} |", f"| rows | {result['train_rows']} |", *rows])
+    task = f"| task | {config['task']} ({find_task(config['task']).about}) |"
+    return "\n".join([*head, task, f"| steps | {result['steps']} |", f"| rows | {result['train_rows']} |", *rows])
 
 
 def _layers(zeros: Mapping[str, int], sizes: Mapping[str, int]) -> str:

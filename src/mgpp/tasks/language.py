@@ -53,7 +53,7 @@ def training_task(model: str, source: Source, *, seed: int, new_head: bool = Fal
 
 
 def evaluation_task(model: str, source: Source, *, kind: Language) -> Task:
-    evaluation = find_evaluation(source)
+    evaluation = find_evaluation(source, streams=True)
     column = _find_column(next(iter(evaluation.values())), source)
     for where, rows in evaluation.items():
         _check(rows, column, where=where)
@@ -138,7 +138,7 @@ class _Build:
             batched=True,
             batch_size=DOCUMENTS,
             remove_columns=rows.column_names,
-            features=datasets.Features({"input_ids": datasets.List(datasets.Value("int32"), length=length)}),
+            features=datasets.Features({"input_ids": datasets.Sequence(datasets.Value("int32"), length=length)}),
             desc="packing",
         )
         if len(packed) == 0:

@@ -1,7 +1,7 @@
 """Rows from a hub name, a file (parquet, CSV, JSONL), a folder of `train.*` and `validation.*`, or `datasets`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,9 +69,14 @@ def find_parts(source: Source, *, prefer: Sequence[str] = ("validation",), strea
     else:
         found = {name: splits[name] for name in _preferred(splits, prefer) if name != train}
     learnt = choose_split(splits, train, data=source.data)
-    if is_stream(learnt) and not streams:
-        raise ValueError("only language modelling reads a stream: leave --stream out, or give rows that have a number")
+    if not streams:
+        _require_numbered([learnt, *found.values()])
     return Parts(train=learnt, evaluation={name: first_rows(rows, STREAMED_ROWS) for name, rows in found.items()})
+
+
+def _require_numbered(parts: Iterable[Any]) -> None:
+    if any(is_stream(rows) for rows in parts):
+        raise ValueError("only language modelling reads a stream: leave --stream out, or give rows that have a number")
 
 
 def is_stream(rows: Any) -> bool:
@@ -83,18 +88,21 @@ def first_rows(rows: "Dataset | IterableDataset", count: int) -> "Dataset":
     return require("datasets").Dataset.from_list(list(rows.take(count))) if is_stream(rows) else rows
 
 
-def find_evaluation(source: Source, *, prefer: Sequence[str] = ("validation",)) -> "dict[str, Dataset]":
+def find_evaluation(
+    source: Source, *, prefer: Sequence[str] = ("validation",), streams: bool = False
+) -> "dict[str, Dataset]":
     """The rows that a finished model is scored on: `eval_split`, or of `prefer` what there is, or the only split."""
-    splits = load_splits(source.data)
-    if source.eval_split is not None:
-        return {source.eval_split: choose_split(splits, source.eval_split, data=source.data)}
-    names = _preferred(splits, prefer) or list(splits)
+    splits = load_splits(source.data, stream=source.stream)
+    names = [source.eval_split] if source.eval_split else _preferred(splits, prefer) or list(splits)
     if len(names) > 1 and not set(names) <= set(prefer):
         raise ValueError(
             f"{describe_data(source.data)} has {', '.join(splits)} and no validation: say which to score on "
             "(--eval-split)"
         )
-    return {name: splits[name] for name in names}
+    found = {name: choose_split(splits, name, data=source.data) for name in names}
+    if not streams:
+        _require_numbered(found.values())
+    return {name: first_rows(rows, STREAMED_ROWS) for name, rows in found.items()}
 
 
 def scored_on(evaluation: "Mapping[str, Dataset]") -> str:
