@@ -1,0 +1,105 @@
+"""A question and its context as overlapping windows, each short enough for a model to read."""
+
+from collections.abc import Sequence
+
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+OUTSIDE = (-1, -1)
+
+
+def check_windows(
+    tokenizer: PreTrainedTokenizerBase, questions: Sequence[str], *, max_length: int, doc_stride: int, where: str
+) -> None:
+    """Refuse a question that leaves a window no room to move on in its context."""
+    special = tokenizer.num_special_tokens_to_add(pair=True)
+    for start in range(0, len(questions), 1000):
+        part = [question.strip() for question in questions[start : start + 1000]]
+        encoded = tokenizer(part, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
+        for row, ids in enumerate(encoded, start):
+            room = max_length - special - len(ids)
+            if room <= doc_stride:
+                raise ValueError(
+                    f"row {row} of {where}: its question of {len(ids)} tokens leaves {max(room, 0)} of "
+                    f"max_length={max_length} for the context, and windows overlap by doc_stride={doc_stride}: raise "
+                    "max_length, lower doc_stride, or shorten the question"
+                )
+
+
+def make_windows(
+    tokenizer: PreTrainedTokenizerBase,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    *,
+    max_length: int,
+    doc_stride: int,
+) -> BatchEncoding:
+    """[CLS] question [SEP] context [SEP], as many windows as a context needs; two neighbours share `doc_stride` tokens.
+
+    Beside the model's inputs: `row`, the number of the question in the batch, and `offsets`, the characters of the
+    context that a token stands for, OUTSIDE for every other token.
+    """
+    windows = tokenizer(
+        # Some of SQuAD's questions begin with dozens of spaces, which are tokens to some tokenizers.
+        [question.strip() for question in questions],
+        list(contexts),
+        truncation="only_second",
+        max_length=max_length,
+        stride=doc_stride,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+        padding=False,
+    )
+    spans = windows.pop("offset_mapping")
+    windows["row"] = windows.pop("overflow_to_sample_mapping")
+    windows["offsets"] = [
+        [span if part == 1 else OUTSIDE for span, part in zip(spans[number], windows.sequence_ids(number), strict=True)]
+        for number in range(len(spans))
+    ]
+    return windows
+
+
+def answer_positions(
+    windows: BatchEncoding,
+    contexts: Sequence[str],
+    answers: Sequence[tuple[int, int]],
+    *,
+    cls_token_id: int | None,
+) -> dict[str, list[int]]:
+    """First and last token of each question's answer in each window; the CLS token where a window has not all of it.
+
+    `answers` are characters of the contexts. A tokenizer without a CLS token has its first token in that place: like
+    CLS it belongs to no answer.
+    """
+    found: dict[str, list[int]] = {"start_positions": [], "end_positions": []}
+    rows = windows["row"]
+    for number, (row, ids, offsets) in enumerate(zip(rows, windows["input_ids"], windows["offsets"], strict=True)):
+        last = number + 1 == len(rows) or rows[number + 1] != row
+        first = number == 0 or rows[number - 1] != row
+        seen = _characters(offsets, first=first, last=last, length=len(contexts[row]))
+        tokens = _tokens_of(_trimmed(contexts[row], answers[row]), offsets, seen)
+        if tokens is None:
+            cls = ids.index(cls_token_id) if cls_token_id in ids else 0
+            tokens = (cls, cls)
+        found["start_positions"].append(tokens[0])
+        found["end_positions"].append(tokens[1])
+    return found
+
+
+def _characters(offsets: Sequence[tuple[int, int]], *, first: bool, last: bool, length: int) -> tuple[int, int]:
+    """What a window sees of its context. Its outermost tokens are not the limits: tokenizers drop characters."""
+    inside = [span for span in offsets if span != OUTSIDE]
+    return (0 if first or not inside else inside[0][0], length if last or not inside else inside[-1][1])
+
+
+def _trimmed(context: str, answer: tuple[int, int]) -> tuple[int, int]:
+    text = context[slice(*answer)]
+    return answer[0] + len(text) - len(text.lstrip()), answer[1] - len(text) + len(text.rstrip())
+
+
+def _tokens_of(
+    answer: tuple[int, int], offsets: Sequence[tuple[int, int]], seen: tuple[int, int]
+) -> tuple[int, int] | None:
+    if answer[0] < seen[0] or answer[1] > seen[1]:
+        return None
+    touched = [number for number, (start, end) in enumerate(offsets) if end > answer[0] and start < answer[1]]
+    return (touched[0], touched[-1]) if touched else None
