@@ -84,11 +84,17 @@ class DistillationTrainer(Trainer):
         more = {"output_hidden_states": True} if self.distillation.hidden_weight > 0 else {}
         outputs = model(**inputs, **more)
         with torch.no_grad(), self.accelerator.autocast():
-            taught = self.teacher(**{name: inputs[name] for name in inputs if name in self._taught}, **more)
+            taught = self.teacher(**self._shown(inputs), **more)
         loss = self._joined(outputs, taught, inputs)
         if num_items_in_batch is not None:
             loss = loss * self._share(inputs, num_items_in_batch)
         return (loss, outputs) if return_outputs else loss
+
+    def _shown(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """What the teacher reads. To one that writes that is the labels, too: it makes its decoder's inputs of them."""
+        shown = {name: inputs[name] for name in inputs if name in self._taught}
+        writes = _setting(self.teacher, "is_encoder_decoder") and getattr(inputs.get("labels"), "ndim", 0) > 1
+        return {**shown, "labels": inputs["labels"]} if writes else shown
 
     def _joined(self, outputs: Mapping[str, Any], taught: Mapping[str, Any], inputs: Mapping[str, Any]) -> Tensor:
         """Means over this batch, all three."""
