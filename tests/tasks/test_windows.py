@@ -154,6 +154,17 @@ def test_characters_that_the_tokenizer_drops_do_not_lose_an_answer():
     assert context[windows["offsets"][0][first][0] : windows["offsets"][0][last][1]] == "Oil crisis"
 
 
+def test_a_tokenizer_that_cuts_on_the_left_begins_with_the_last_window():
+    tokenizer = KINDS["bert"]()
+    tokenizer.truncation_side = "left"
+    windows = windows_of(tokenizer)
+    firsts = [next(span for span in offsets if span != OUTSIDE) for offsets in windows["offsets"]]
+    assert firsts == sorted(firsts, reverse=True)
+    found = answer_positions(windows, [CONTEXT], [(0, 3)], cls_token_id=tokenizer.cls_token_id)
+    places = zip(windows["offsets"], found["start_positions"], strict=True)
+    assert [offsets[place] for offsets, place in places if place > 0] == [(0, 3)]
+
+
 def test_rows_keep_their_own_windows_and_answers(tokenizer):
     contexts = ["It was in March.", CONTEXT]
     windows = make_windows(tokenizer, ["When?", QUESTION], contexts, max_length=64, doc_stride=4)

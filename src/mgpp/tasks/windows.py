@@ -71,11 +71,9 @@ def answer_positions(
     CLS it belongs to no answer.
     """
     found: dict[str, list[int]] = {"start_positions": [], "end_positions": []}
-    rows = windows["row"]
-    for number, (row, ids, offsets) in enumerate(zip(rows, windows["input_ids"], windows["offsets"], strict=True)):
-        last = number + 1 == len(rows) or rows[number + 1] != row
-        first = number == 0 or rows[number - 1] != row
-        seen = _characters(offsets, first=first, last=last, length=len(contexts[row]))
+    for row, ids, offsets, seen in zip(
+        windows["row"], windows["input_ids"], windows["offsets"], _seen(windows, contexts), strict=True
+    ):
         tokens = _tokens_of(_trimmed(contexts[row], answers[row]), offsets, seen)
         if tokens is None:
             cls = ids.index(cls_token_id) if cls_token_id in ids else 0
@@ -85,10 +83,23 @@ def answer_positions(
     return found
 
 
-def _characters(offsets: Sequence[tuple[int, int]], *, first: bool, last: bool, length: int) -> tuple[int, int]:
-    """What a window sees of its context. Its outermost tokens are not the limits: tokenizers drop characters."""
-    inside = [span for span in offsets if span != OUTSIDE]
-    return (0 if first or not inside else inside[0][0], length if last or not inside else inside[-1][1])
+def _seen(windows: BatchEncoding, contexts: Sequence[str]) -> list[tuple[int, int]]:
+    """The characters that each window sees of its context.
+
+    The outermost windows see all that is left, whatever their tokens say: tokenizers drop characters. Which these are
+    the offsets tell, and not the order: a tokenizer that cuts on the left begins with the last window.
+    """
+    limits = []
+    for offsets in windows["offsets"]:
+        inside = [span for span in offsets if span != OUTSIDE] or [(0, 0)]
+        limits.append((inside[0][0], inside[-1][1]))
+    lowest, highest = dict.fromkeys(windows["row"], 1 << 60), dict.fromkeys(windows["row"], 0)
+    for row, (low, high) in zip(windows["row"], limits, strict=True):
+        lowest[row], highest[row] = min(lowest[row], low), max(highest[row], high)
+    return [
+        (0 if low == lowest[row] else low, len(contexts[row]) if high == highest[row] else high)
+        for row, (low, high) in zip(windows["row"], limits, strict=True)
+    ]
 
 
 def _trimmed(context: str, answer: tuple[int, int]) -> tuple[int, int]:
