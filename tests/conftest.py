@@ -17,6 +17,7 @@ if not torch.cuda.is_available():
 import pytest
 
 from tests.tiny import tiny_bert, tiny_corpus, tiny_llama, tiny_reviews  # noqa: F401
+from tests.tiny_tasks import tiny_bart, tiny_documents, tiny_questions  # noqa: F401
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -78,7 +78,7 @@ SETTINGS: dict[str, Setting] = {
     "new_head": Setting(bool, "Replace the model's head where it does not fit.", flags=("--new-head",)),
     "doc_stride": Setting(int, "Question answering: tokens that the windows of a long context share."),
     "max_answer_length": Setting(int, "Question answering: tokens of the longest answer."),
-    "n_best": Setting(int, "Question answering: starts and ends that are tried with each other."),
+    "n_best": Setting(int, "Question answering: spans that a window may offer as the answer."),
     "target_length": Setting(int, "Summarisation: tokens of the longest summary."),
     "beams": Setting(int, "Summarisation: beams of the search when scored."),
     "source_prefix": Setting(str, "Summarisation: words before every document, such as 'summarize: ' for T5."),

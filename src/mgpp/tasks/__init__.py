@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mgpp.tasks import glue, language, text
+from mgpp.tasks import glue, language, squad, text
 from mgpp.tasks.source import Data, Source, describe_data
 from mgpp.tasks.task import Generation, Task, TaskKind
 
@@ -22,6 +22,7 @@ TASKS: dict[str, TaskKind] = {
     "rte": glue.RTE,
     "mlm": language.MLM,
     "clm": language.CLM,
+    "squad": squad.SQUAD,
 }
 
 

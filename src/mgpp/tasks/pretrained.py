@@ -43,6 +43,10 @@ class Pretrained:
         names = {kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))}
         return bool(names & set(self.config.architectures or ()))
 
+    def check_kind(self, auto_class: Any, *, what: str) -> None:
+        if type(self.config) not in auto_class._model_mapping:
+            raise ValueError(f"{self.name} is a {self.config.model_type}, and transformers has none for {what}")
+
     def check_length(self, max_length: int) -> None:
         # RoBERTa's positions start after the padding index: its tokenizer, not its config, knows the true limit.
         positions = getattr(self.config, "max_position_embeddings", None) or max_length
