@@ -72,6 +72,14 @@ class _OwnOrder(Trainer):
         return self._sampler(batch_size=self.args.train_batch_size, seed=self.args.seed)
 
 
+class _Writing(Seq2SeqTrainer):
+    def prediction_step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        # The Trainer's own autocast is on the model's forward, and `generate` calls the encoder by itself. One context
+        # around a whole batch also casts every weight once for all the tokens that are written.
+        with self.accelerator.autocast():
+            return super().prediction_step(*args, **kwargs)
+
+
 def make_trainer(
     task: Task,
     model: torch.nn.Module,
@@ -101,7 +109,7 @@ def make_trainer(
         bases.append(DistillationTrainer)
         more |= {"teacher": teacher, **(distillation or {})}
     if task.generation is not None:
-        bases.append(Seq2SeqTrainer)
+        bases.append(_Writing)
         args.predict_with_generate = True
         args.generation_max_length, args.generation_num_beams = task.generation.max_length, task.generation.beams
     kind: Any = type("RunTrainer", (*bases, *(() if bases else (Trainer,))), {})

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mgpp.tasks import glue, language, squad, text
+from mgpp.tasks import glue, language, squad, summarization, text
 from mgpp.tasks.source import Data, Source, describe_data
 from mgpp.tasks.task import Generation, Task, TaskKind
 
@@ -23,6 +23,9 @@ TASKS: dict[str, TaskKind] = {
     "mlm": language.MLM,
     "clm": language.CLM,
     "squad": squad.SQUAD,
+    "summarization": summarization.SUMMARIZATION,
+    "xsum": summarization.XSUM,
+    "cnn_dailymail": summarization.CNN_DAILYMAIL,
 }
 
 
