@@ -16,6 +16,7 @@ from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
+from mgpp.survey import Look, Survey
 from mgpp.targets import find_targets, unwrap
 
 Record = dict[str, Any]
@@ -29,7 +30,8 @@ class Pruner:
     `pruner.attach(optimizer)` does everything inside `optimizer.step()`. Without it, call `before_step()` after
     clipping and `after_step()` after the optimizer's step. `train_size` is the number of training examples in the
     whole data set (features, for chunked tasks); `on_record` is called with a dict at every pruning event. `gradients`
-    is for methods that sample gradients of their own: mgpp.GradientSampler(model, dataset).
+    is for methods that sample gradients of their own: mgpp.GradientSampler(model, dataset). About `looks` of the
+    records also tell how large the weights are and how many came back, from a sample of 65,536 (see survey.py).
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Pruner:
         exclude: Sequence[str] = (),
         gradients: Gradients | None = None,
         on_record: Callable[[Record], None] | None = None,
+        looks: int = 0,
     ) -> None:
         self.method = method
         self.run = Run(total_steps=total_steps, steps_per_epoch=steps_per_epoch, train_size=train_size)
@@ -59,13 +62,15 @@ class Pruner:
         self.memory = Memory(self.targets)
         self._parameters = list(model.parameters())
         self.on_record = on_record
+        self.survey = Survey(list(self.targets.values()), self.schedule, looks) if looks else None
         self.t = 0
         self.last_record: Record | None = None
+        self.last_look: Record | None = None
         self._optimizer: Optimizer | None = None
         self._hooks: list[RemovableHandle] = []
         self._plan: Plan | None = None
         self._scratch: Scratch = {}
-        self._promised: deque[tuple[Record, Promise]] = deque()
+        self._promised: deque[tuple[Record, Promise, Look | None]] = deque()
         self._watched: deque[tuple[str, Arriving]] = deque()
         self._overflowed = False
 
@@ -251,32 +256,40 @@ class Pruner:
                 )
 
     def _prune(self, step: Step, sparsity: float) -> None:
+        prior = self.prior_at(step.t)
+        look = self._look_before(step, prior)
         taken = self.recipe.select(step, self.recipe.score, sparsity)
         self.recipe.between.after_event(step)
-        record = {
-            "event": "prune",
-            "step": step.t,
-            "target": sparsity,
-            **(self.recipe.penalty.record(step.t) if self.recipe.penalty is not None else {}),
-        }
+        if look is not None:
+            look.after_event()
+        record = {"event": "prune", "step": step.t, "target": sparsity, **prior}
         if isinstance(taken, Cut):
-            self._tell(record, taken, self.zeros)
+            self._tell(record, taken, self.zeros, look)
         elif taken is not None:
-            self._promised.append((record, taken))
+            self._promised.append((record, taken, look))
             self.settle(wait=False)
+
+    def _look_before(self, step: Step, prior: Mapping[str, float]) -> Look | None:
+        if self.survey is None or is_capturing():
+            return None
+        return self.survey.before_event(step.t, step.weights, prior.get("half_width"))
+
+    def prior_at(self, t: int) -> dict[str, float]:
+        """What the method's penalty says of itself at step t: a mixture prior its warm-up η and its half-width."""
+        return {} if self.recipe.penalty is None else self.recipe.penalty.record(t)
 
     def settle(self, *, wait: bool = True) -> None:
         """Hand over the records of events whose numbers have arrived from the device; wait for them, unless told not
         to. On a CPU there is nothing to wait for."""
-        while self._promised and (wait or self._promised[0][1].ready()):
-            record, promise = self._promised.popleft()
-            self._tell(record, promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True)))
+        while self._promised and (wait or all(part is None or part.ready() for part in self._promised[0][1:])):
+            record, promise, look = self._promised.popleft()
+            self._tell(record, promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True)), look)
         first = next(iter(self.targets.values()))
         if wait and first.is_cuda:
             self._watch(f"after step {self.t} the weights are", first.detach())
             self._look(wait=True)
 
-    def _tell(self, record: Record, cut: Cut, zeros: dict[str, int]) -> None:
+    def _tell(self, record: Record, cut: Cut, zeros: dict[str, int], look: Look | None) -> None:
         if not math.isfinite(cut.value):
             raise FloatingPointError(
                 f"after step {record['step']} the cut is {cut.value}: weights are not finite, go back to the last "
@@ -284,6 +297,8 @@ class Pruner:
             )
         sparsity = self._share(sum(zeros.values()))
         self.last_record = {**record, "sparsity": sparsity, "cut": cut.value, "zeros": zeros}
+        if look is not None:
+            self.last_record["look"] = self.last_look = look.told()
         if self.on_record is not None:
             self.on_record(self.last_record)
 
@@ -292,7 +307,8 @@ class Pruner:
     def state_dict(self) -> dict[str, Any]:
         """All that the rest of the run depends on, beside the weights and the optimizer's state."""
         self.settle()
-        return {"t": self.t, "settings": self._settings(), "memory": self.memory.state_dict()}
+        state = {"t": self.t, "settings": self._settings(), "memory": self.memory.state_dict()}
+        return state if self.survey is None else {**state, "survey": self.survey.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken. Another method, schedule, model or run is refused, difference shown."""
@@ -303,6 +319,8 @@ class Pruner:
             raise ValueError(f"the saved run is another one ({shown}): use its settings, or start anew")
         self.t = int(state["t"])
         self.memory.load_state_dict(state["memory"])
+        if self.survey is not None:
+            self.survey.load_state_dict(state.get("survey", {}), next(iter(self.targets.values())).device)
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -33,7 +33,7 @@ class PruningCallback(TrainerCallback):
     Writes `records.jsonl` into the output folder, and its own state into every checkpoint, from which
     `trainer.train(resume_from_checkpoint=True)` goes on exactly. `train_size` is only needed where the data set has no
     length; `resume_from` only where the checkpoint lies outside the output folder. Gradients that a method samples come
-    from the training set, unless `gradients` gives others.
+    from the training set, unless `gradients` gives others. `looks` as in `Pruner`.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class PruningCallback(TrainerCallback):
         train_size: int | None = None,
         resume_from: str | Path | None = None,
         gradients: Gradients | None = None,
+        looks: int = 100,
     ) -> None:
         self.method = method
         self.include = include
@@ -52,6 +53,7 @@ class PruningCallback(TrainerCallback):
         self.train_size = train_size
         self.resume_from = resume_from
         self.gradients = gradients
+        self.looks = looks
         self.pruner: Pruner | None = None
         self._records: Path | None = None
 
@@ -79,6 +81,7 @@ class PruningCallback(TrainerCallback):
             exclude=self.exclude,
             gradients=self.gradients if self.gradients is not None else _sampler(kwargs["model"], loader, args),
             on_record=self._write,
+            looks=self.looks,
         )
         if state.global_step > 0:
             self.pruner.load_state_dict(read_state(self._checkpoint(args, state)))
@@ -150,8 +153,14 @@ class PruningCallback(TrainerCallback):
                 "schedule": schedule,
                 "train_size": self.pruner.run.train_size,
                 "weights": {name: weight.numel() for name, weight in self.pruner.targets.items()},
+                **self._sample(),
             }
         )
+
+    def _sample(self) -> dict[str, int]:
+        assert self.pruner is not None
+        survey, weights = self.pruner.survey, list(self.pruner.targets.values())
+        return {} if survey is None else {"sample": survey.sample_size(weights)}
 
     def _write(self, record: dict[str, Any]) -> None:
         if self._records is not None:
@@ -165,8 +174,9 @@ class PruningCallback(TrainerCallback):
 
 def write_state(state: dict[str, Any], folder: Path) -> None:
     """Save a pruner's state into a checkpoint, whole or not at all."""
-    tensors = {f"{kind}/{name}": tensor for kind, of in state["memory"].items() for name, tensor in of.items()}
-    scalars = {key: value for key, value in state.items() if key != "memory"}
+    kinds = {**state["memory"], "survey": state.get("survey", {})}
+    tensors = {f"{kind}/{name}": tensor for kind, of in kinds.items() for name, tensor in of.items()}
+    scalars = {key: value for key, value in state.items() if key not in ("memory", "survey")}
     draft = folder / f"{STATE_FILE}.draft"
     save_file(tensors, draft, metadata={"mgpp": json.dumps(scalars)})
     os.replace(draft, folder / STATE_FILE)
@@ -185,7 +195,8 @@ def read_state(folder: Path) -> dict[str, Any]:
         for key in file.keys():  # noqa: SIM118 (not a dict: it has no other way to iterate)
             kind, name = key.split("/", 1)
             memory.setdefault(kind, {})[name] = file.get_tensor(key)
-    return {**state, "memory": memory}
+    survey = memory.pop("survey", None)
+    return {**state, "memory": memory, **({} if survey is None else {"survey": survey})}
 
 
 def _folder(args: TrainingArguments) -> Path:
