@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "records": set(),
     "survey": {"kernels", "methods"},
     "pruner": {"functional", "kernels", "methods", "survey", "targets"},
-    "trainer": {"methods", "pruner", "records", "sampler"},
+    "trackers": {"pruner"},
+    "trainer": {"methods", "pruner", "records", "sampler", "trackers"},
     "distillation": {"functional"},
     "tasks": set(),
     "run": {"distillation", "layers", "methods", "targets", "pruner", "trainer", "tasks", "records"},
@@ -30,7 +31,7 @@ MAY_IMPORT = {
     "bench": {"adamw", "functional", "kernels", "methods", "pruner"},
     "__main__": {"cli"},
 }
-MAY_SEE_TRANSFORMERS = {"bench", "distillation", "layers", "targets", "trainer", "tasks", "run", "cli"}
+MAY_SEE_TRANSFORMERS = {"bench", "distillation", "layers", "targets", "trackers", "trainer", "tasks", "run", "cli"}
 
 FILES = sorted(SOURCE.rglob("*.py"))
 

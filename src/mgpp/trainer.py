@@ -20,6 +20,7 @@ from mgpp.methods import Method, to_dict
 from mgpp.methods.recipe import Gradients
 from mgpp.pruner import Pruner, prepare
 from mgpp.sampler import GradientSampler
+from mgpp.trackers import Trackers, numbers_of
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +32,12 @@ class PruningCallback(TrainerCallback):
     """Prunes the Trainer's model with `method`:  Trainer(..., callbacks=[PruningCallback(MGPP(sparsity=0.9))]).
 
     Writes `records.jsonl` into the output folder, and its own state into every checkpoint, from which
-    `trainer.train(resume_from_checkpoint=True)` goes on exactly. `train_size` is only needed where the data set has no
-    length; `resume_from` only where the checkpoint lies outside the output folder. Gradients that a method samples come
-    from the training set, unless `gradients` gives others. `looks` as in `Pruner`.
+    `trainer.train(resume_from_checkpoint=True)` goes on exactly. What `report_to` names is told the sparsity, the cut,
+    the prior's warm-up, what came back and every layer's sparsity.
+
+    `train_size` is only needed where the data set has no length; `resume_from` only where the checkpoint lies outside
+    the output folder. Gradients that a method samples come from the training set, unless `gradients` gives others.
+    `looks` as in `Pruner`.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class PruningCallback(TrainerCallback):
         self.looks = looks
         self.pruner: Pruner | None = None
         self._records: Path | None = None
+        self._trackers: Trackers | None = None
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         prepare(kwargs["model"], self.method, include=self.include, exclude=self.exclude)
@@ -87,6 +92,7 @@ class PruningCallback(TrainerCallback):
             self.pruner.load_state_dict(read_state(self._checkpoint(args, state)))
         if state.is_world_process_zero:
             self._open_records(_folder(args), state)
+        self._trackers = Trackers()
         optimizer = kwargs["optimizer"]
         self.pruner.attach(getattr(optimizer, "optimizer", optimizer))  # Accelerate wraps the one whose step counts
 
@@ -104,6 +110,8 @@ class PruningCallback(TrainerCallback):
         told = {key: value for key, value in logs.items() if is_reproducible(key, value)}
         if told:
             self._write({"event": "log", "step": state.global_step, **told})
+        if self._trackers is not None and ("loss" in logs or "train_loss" in logs):
+            self._trackers.tell(numbers_of(self.pruner), args, state, control, **kwargs)
         if self.pruner.last_record is not None:
             logs["sparsity"] = self.pruner.last_record["sparsity"]
             logs["cut"] = self.pruner.last_record["cut"]

@@ -63,4 +63,8 @@ Exclude = Annotated[
 EvalBatchSize = Annotated[int, typer.Option("--eval-batch-size", help="Rows scored at a time.")]
 LoggingSteps = Annotated[int, typer.Option("--logging-steps")]
 SaveSteps = Annotated[int, typer.Option("--save-steps", help="Steps from checkpoint to checkpoint.")]
+ReportTo = Annotated[
+    list[str] | None,
+    typer.Option("--report-to", help="tensorboard (into the run's folder), wandb, mlflow, ... May be repeated."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]

@@ -68,6 +68,7 @@ def prune(
     logging_steps: options.LoggingSteps = DEFAULTS["logging_steps"],
     save_steps: options.SaveSteps = DEFAULTS["save_steps"],
     workers: Annotated[int, typer.Option("--workers", help="Processes that load data.")] = 0,
+    report_to: options.ReportTo = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint in the folder.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
     keep_checkpoints: Annotated[bool, typer.Option("--keep-checkpoints", help="Keep them after success.")] = False,
@@ -82,6 +83,7 @@ def prune(
         "method": read_method(method, sparsity, settings or []),
         "include": tuple(include or ()),
         "exclude": tuple(exclude or ()),
+        "report_to": tuple(report_to or ()),
     }
     console = Console(stderr=True, highlight=False)
     with TrainingBar(console) as bar:

@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.integrations import TensorBoardCallback, get_available_reporting_integrations
 from transformers.trainer_callback import PrinterCallback
 
 from mgpp import methods
 from mgpp.distillation import DistillationTrainer
 from mgpp.methods.times import Run
 from mgpp.run.config import RunConfig
+from mgpp.run.folder import TENSORBOARD_FOLDER
 from mgpp.run.sampling import LengthGrouped
 from mgpp.run.teacher import find_teacher
 from mgpp.tasks import Task, training_task
@@ -88,11 +90,23 @@ def _arguments(config: RunConfig, folder: Path) -> TrainingArguments:
             logging_nan_inf_filter=False,
             save_steps=config.save_steps,
             save_total_limit=2,  # not 1: the older one is removed while the newer is not yet whole
-            report_to="none",
+            report_to=list(_trackers(config)),
             disable_tqdm=True,
         )
     except ValueError as error:
         raise ValueError(f"the Trainer refuses these settings: {error}") from None
+
+
+def _trackers(config: RunConfig) -> tuple[str, ...]:
+    """A Trainer would notice one that is not installed only when the run has begun."""
+    ready = get_available_reporting_integrations() if config.report_to else []
+    for name in config.report_to:
+        if name not in ready:
+            raise ValueError(
+                f"report_to={name}: it is not installed, or not a tracker that transformers knows; ready to use here: "
+                f"{', '.join(ready) or 'none'} (pip install tensorboard, wandb or mlflow)"
+            )
+    return config.report_to
 
 
 def _length(config: RunConfig, args: TrainingArguments, *, rows: int) -> Run:
@@ -136,6 +150,10 @@ def make_trainer(
     # Else the Trainer takes the loss for one that the model has divided by the rows of all accumulated batches. Most
     # classifiers have not, and their gradient would grow with --accumulate: past the clip, and the prior beside it.
     trainer.model_accepts_loss_kwargs = False
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
+            # Its own place would be among the checkpoints, which a finished run removes.
+            callback.logging_dir = str(Path(plan.config.output).expanduser() / TENSORBOARD_FOLDER)
     trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to the result
     return trainer
 
