@@ -19,7 +19,7 @@ def flat(model: nn.Module, pruner: mgpp.Pruner) -> torch.Tensor:
 
 
 def train(case: str, *, looks: int) -> tuple[nn.Module, mgpp.Pruner, list[dict], list[torch.Tensor]]:
-    """The records of a run, and all weights as they were just before each event and just after it."""
+    """The records of a run's events, and all weights as they were just before each event and just after it."""
     model, told, seen = Toy(), [], []
     pruner = mgpp.Pruner(model, method_of(case), total_steps=STEPS, train_size=64, on_record=told.append, looks=looks)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, weight_decay=0)
@@ -34,7 +34,7 @@ def train(case: str, *, looks: int) -> tuple[nn.Module, mgpp.Pruner, list[dict],
         if pruner.schedule.is_event(pruner.t):
             seen.append(torch.stack([before, flat(model, pruner)]))
         optimizer.zero_grad()
-    return model, pruner, told, seen
+    return model, pruner, [record for record in told if record["event"] == "prune"], seen
 
 
 @pytest.mark.parametrize("case", ["mgpp", "platon"])
@@ -58,9 +58,12 @@ def test_what_is_held_stays_gone():
 def test_the_spike_holds_the_weights_that_it_is_the_likelier_source_of_just_before_the_event():
     _, pruner, told, seen = train("mgpp", looks=STEPS)
     shape = pruner.recipe.penalty.shape(1)
-    for record, (before, _) in zip(told, seen, strict=True):
+    for record, (before, after) in zip(told, seen, strict=True):
         likely = spike_probability(before.double(), **shape) > 0.5
         assert record["look"]["in_spike"] == pytest.approx(likely.double().mean().item(), abs=1 / NUM_WEIGHTS)
+        left = after[after != 0].double()
+        still = float((spike_probability(left, **shape) > 0.5).double().mean())
+        assert record["look"]["left_in_spike"] == pytest.approx(still, abs=1 / NUM_WEIGHTS)
     assert 0 < told[-1]["look"]["in_spike"] < 1
 
 
@@ -90,12 +93,25 @@ def test_sizes_beyond_the_scale_and_not_finite_ones_break_nothing():
 
 
 @pytest.mark.parametrize(("looks", "most"), [(1, 2), (4, 5), (100, 101)])
-def test_looks_are_few_are_events_and_include_the_last(looks, most):
+def test_looks_are_few_and_are_events_once_these_have_begun_the_last_among_them(looks, most):
     schedule = Schedule(sparsity=0.9, initial_sparsity=0.0, start=50, end=700, every=7, last=1000)
     steps = steps_to_look_at(schedule, looks)
     assert 1 <= len(steps) <= most
-    assert all(schedule.is_event(step) for step in steps)
+    assert all(schedule.is_event(step) for step in steps if step >= 56)
     assert 1000 in steps
+
+
+def test_before_the_first_event_a_look_has_a_record_of_its_own():
+    told: list[dict] = []
+    model = Toy()
+    pruner = mgpp.Pruner(model, method_of("mgpp"), total_steps=STEPS, train_size=64, on_record=told.append, looks=STEPS)
+    pruner.attach(torch.optim.AdamW(model.parameters(), lr=0.05, weight_decay=0), hooks=False)
+    for _ in range(6):
+        pruner.after_step()
+    assert [(record["event"], record["step"]) for record in told] == [("look", t) for t in range(1, 6)] + [("prune", 6)]
+    assert told[0]["warm_up"] == 1 / 4
+    assert told[0]["look"].keys() == {"in_spike", "left_in_spike", "sizes"}
+    assert pruner.last_record is told[-1]
 
 
 def test_a_large_model_is_sampled_evenly_in_all_its_tensors_and_columns():
@@ -123,8 +139,8 @@ def test_what_is_remembered_between_looks_is_a_byte_a_sampled_weight():
     model = nn.Module()
     model.layers = nn.ModuleList(nn.Linear(600, 600, bias=False) for _ in range(2))
     pruner = mgpp.Pruner(model, mgpp.GMP(**RAMP), total_steps=STEPS, include=["*"], looks=3)
-    look = pruner.survey.before_event(STEPS, list(pruner.targets.values()), None)
-    look.after_event()
+    look = pruner.survey.begin(STEPS, list(pruner.targets.values()), None)
+    look.end()
     (kept,) = pruner.survey.state_dict().values()
     assert kept.nbytes <= SAMPLE
 

@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from mgpp.functional.select import Cut
 from mgpp.kernels import Arriving, Plan, Promise, Scratch, is_capturing
+from mgpp.kernels.cpu import Taken
 from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
@@ -70,7 +71,7 @@ class Pruner:
         self._hooks: list[RemovableHandle] = []
         self._plan: Plan | None = None
         self._scratch: Scratch = {}
-        self._promised: deque[tuple[Record, Promise, Look | None]] = deque()
+        self._promised: deque[tuple[Record, Promise | None, Look | None]] = deque()
         self._watched: deque[tuple[str, Arriving]] = deque()
         self._overflowed = False
 
@@ -201,6 +202,8 @@ class Pruner:
         self.recipe.between.after_step(step)
         if self.schedule.is_event(self.t):
             self._prune(step, self.schedule.sparsity_at(self.t))
+        else:
+            self._look_around(step)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -257,22 +260,28 @@ class Pruner:
 
     def _prune(self, step: Step, sparsity: float) -> None:
         prior = self.prior_at(step.t)
-        look = self._look_before(step, prior)
+        look = self._begin_look(step, prior)
         taken = self.recipe.select(step, self.recipe.score, sparsity)
         self.recipe.between.after_event(step)
         if look is not None:
-            look.after_event()
-        record = {"event": "prune", "step": step.t, "target": sparsity, **prior}
-        if isinstance(taken, Cut):
-            self._tell(record, taken, self.zeros, look)
-        elif taken is not None:
-            self._promised.append((record, taken, look))
+            look.end()
+        if taken is not None:
+            promise = Taken(taken, list(self.zeros.values())) if isinstance(taken, Cut) else taken
+            self._promised.append(({"event": "prune", "step": step.t, "target": sparsity, **prior}, promise, look))
             self.settle(wait=False)
 
-    def _look_before(self, step: Step, prior: Mapping[str, float]) -> Look | None:
+    def _look_around(self, step: Step) -> None:
+        prior = self.prior_at(step.t) if self.survey is not None else {}
+        look = self._begin_look(step, prior)
+        if look is not None:
+            look.end()
+            self._promised.append(({"event": "look", "step": step.t, **prior}, None, look))
+            self.settle(wait=False)
+
+    def _begin_look(self, step: Step, prior: Mapping[str, float]) -> Look | None:
         if self.survey is None or is_capturing():
             return None
-        return self.survey.before_event(step.t, step.weights, prior.get("half_width"))
+        return self.survey.begin(step.t, step.weights, prior.get("half_width"))
 
     def prior_at(self, t: int) -> dict[str, float]:
         """What the method's penalty says of itself at step t: a mixture prior its warm-up η and its half-width."""
@@ -283,24 +292,25 @@ class Pruner:
         to. On a CPU there is nothing to wait for."""
         while self._promised and (wait or all(part is None or part.ready() for part in self._promised[0][1:])):
             record, promise, look = self._promised.popleft()
-            self._tell(record, promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True)), look)
+            if look is not None:
+                self.last_look = record["look"] = look.told()
+            if promise is not None:
+                record = self.last_record = self._with_numbers(record, promise)
+            if self.on_record is not None:
+                self.on_record(record)
         first = next(iter(self.targets.values()))
         if wait and first.is_cuda:
             self._watch(f"after step {self.t} the weights are", first.detach())
             self._look(wait=True)
 
-    def _tell(self, record: Record, cut: Cut, zeros: dict[str, int], look: Look | None) -> None:
+    def _with_numbers(self, record: Record, promise: Promise) -> Record:
+        cut, zeros = promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True))
         if not math.isfinite(cut.value):
             raise FloatingPointError(
                 f"after step {record['step']} the cut is {cut.value}: weights are not finite, go back to the last "
                 "checkpoint; lower the learning rate, clip the gradient, or look at the batch"
             )
-        sparsity = self._share(sum(zeros.values()))
-        self.last_record = {**record, "sparsity": sparsity, "cut": cut.value, "zeros": zeros}
-        if look is not None:
-            self.last_record["look"] = self.last_look = look.told()
-        if self.on_record is not None:
-            self.on_record(self.last_record)
+        return {**record, "sparsity": self._share(sum(zeros.values())), "cut": cut.value, "zeros": zeros}
 
     # Between sessions
 

@@ -15,12 +15,12 @@ from mgpp.kernels import Arriving
 from mgpp.methods.ramp import Schedule
 
 SAMPLE = 1 << 16
-# Sizes are counted in quarters of an octave, from 2^-24 (6e-8) to 2^4; what lies beyond goes into the outermost.
-PER_OCTAVE, LOWEST, BINS = 4, -24, 28 * 4
+# Sizes are counted in eighths of an octave, from 2^-24 (6e-8) to 2^4; what lies beyond goes into the outermost.
+PER_OCTAVE, LOWEST, BINS = 8, -24, 28 * 8
 
 
 class Survey:
-    """Of a run that prunes by `schedule`: about `looks` looks, spread evenly over its events."""
+    """Of a run that prunes by `schedule`: about `looks` looks, spread over the time before its events and over them."""
 
     def __init__(self, weights: Sequence[Tensor], schedule: Schedule, looks: int) -> None:
         if looks < 1:
@@ -32,8 +32,8 @@ class Survey:
     def sample_size(self, weights: Sequence[Tensor]) -> int:
         return -(-sum(weight.numel() for weight in weights) // self.stride)
 
-    def before_event(self, t: int, weights: Sequence[Tensor], half_width: float | None) -> "Look | None":
-        """The look that is due at the event of step t, if one is; to be told when the event has pruned."""
+    def begin(self, t: int, weights: Sequence[Tensor], half_width: float | None) -> "Look | None":
+        """The look that is due at step t, if one is; to be ended when the step's event, if there is one, has pruned."""
         return Look(self, weights, half_width) if t in self.steps else None
 
     def sample(self, weights: Sequence[Tensor]) -> Tensor:
@@ -62,34 +62,35 @@ class Look:
         self._survey, self._weights, self._half_width = survey, weights, half_width
         self._before = survey.sample(weights)
         self._numbers: Arriving | None = None
-        self._is_first = False
 
-    def after_event(self) -> None:
+    def end(self) -> None:
         after = self._survey.sample(self._weights)
         is_zero = after == 0
         was_zero = self._survey.remember(is_zero)
-        self._is_first = was_zero is None
         gone = torch.zeros_like(is_zero) if was_zero is None else was_zero
-        in_spike = self._before < (self._half_width or 0.0)
-        counts = [(gone & ~is_zero).sum(), gone.sum(), in_spike.sum()]
+        width = self._half_width or 0.0
+        pairs = [
+            (gone & ~is_zero, gone),
+            (self._before < width, torch.ones_like(gone)),
+            (~is_zero & (after < width), ~is_zero),
+        ]
+        counts = [part.sum() for pair in pairs for part in pair]
         sizes = [count_sizes(self._before), count_sizes(after)]
         self._numbers = Arriving(torch.cat([torch.stack(counts), *sizes]))
-        self._of = len(after)
         del self._before, self._weights
 
     def ready(self) -> bool:
         return self._numbers is None or self._numbers.ready()
 
     def told(self) -> dict[str, Any]:
-        """Shares of the sample, and how many weights are how large before the event and after it; zeros not counted."""
+        """Shares: what came back of those that were gone; what lies in the spike, of all weights before the event and
+        of those left after it. And how many are how large before it and after it; zeros have no size."""
         assert self._numbers is not None
-        came_back, gone, in_spike, *sizes = self._numbers.get()
-        told: dict[str, Any] = {}
-        if not self._is_first:
-            told["came_back"] = came_back / gone if gone else 0.0
-        if self._half_width is not None:
-            told["in_spike"] = in_spike / self._of
-        return {**told, "sizes": _trimmed(sizes[:BINS], sizes[BINS:])}
+        numbers = self._numbers.get()
+        names = ("came_back", "in_spike", "left_in_spike")[: 1 if self._half_width is None else 3]
+        counted = {name: numbers[2 * i : 2 * i + 2] for i, name in enumerate(names)}
+        told = {name: part / whole for name, (part, whole) in counted.items() if whole}
+        return {**told, "sizes": _trimmed(numbers[6 : 6 + BINS], numbers[6 + BINS :])}
 
 
 def count_sizes(sizes: Tensor) -> Tensor:
@@ -113,14 +114,14 @@ def _trimmed(before: list[int], after: list[int]) -> dict[str, Any]:
 
 
 def steps_to_look_at(schedule: Schedule, looks: int) -> frozenset[int]:
-    """The first event in each of `looks` equal parts of the run, and the last event of all."""
+    """The first event in each of `looks` equal parts of the run, and the last of all; of a part before the first event,
+    its first step."""
     slot = max(1, schedule.last // looks)
+    events = [t for t in range(1, schedule.last + 1) if schedule.is_event(t)]
     first_of: dict[int, int] = {}
-    last = 0
-    for t in filter(schedule.is_event, range(1, schedule.last + 1)):
+    for t in events:
         first_of.setdefault(t // slot, t)
-        last = t
-    return frozenset(first_of.values()) | {last}
+    return frozenset({*first_of.values(), *events[-1:], *range(slot, events[0] if events else 0, slot)})
 
 
 def stride_for(num_weights: int) -> int:
