@@ -13,6 +13,7 @@ from mgpp.cli.errors import exit_code_of
 from mgpp.cli.evaluate import evaluate
 from mgpp.cli.inspect import inspect
 from mgpp.cli.noise import quiet_libraries
+from mgpp.cli.plot import plot
 from mgpp.cli.prune import prune
 from mgpp.run.result import mgpp_version
 
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, prune, compare, evaluate, inspect, bench):
+for command in (demo, prune, compare, evaluate, inspect, plot, bench):
     app.command()(command)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mgpp.compare.grid import AUTO, Cell, Comparison
-from mgpp.compare.plot import plot
 from mgpp.compare.pool import Launch, Pool, launch
-from mgpp.compare.results import collect, write_results
+from mgpp.compare.results import RESULTS_FILE, collect, write_results
+from mgpp.report.figures import write_figure
 from mgpp.run import RunInterrupted
 from mgpp.run.plan import make_plan
 
@@ -48,9 +48,16 @@ def compare(
                 f"{comparison.folder}: the same command goes on from there"
             ) from None
         results = board.write()
-        if board.finished and plot(results, comparison.folder) is None:
-            tell("no plot was drawn, matplotlib is not installed: pip install 'mgpp[plot]'")
+        if board.finished:
+            _plot(comparison.folder, tell)
         return results
+
+
+def _plot(folder: Path, tell: Tell) -> None:
+    try:
+        write_figure("metric", [folder / RESULTS_FILE], [folder / f"metric.{kind}" for kind in ("png", "pdf")])
+    except ImportError:
+        tell("no plot was drawn, matplotlib is not installed: pip install 'mgpp[plot]'")
 
 
 def check_plan(comparison: Comparison, missing: list[Cell]) -> None:
