@@ -15,6 +15,7 @@ from mgpp.cli.inspect import inspect
 from mgpp.cli.noise import quiet_libraries
 from mgpp.cli.plot import plot
 from mgpp.cli.prune import prune
+from mgpp.cli.report import report
 from mgpp.run.result import mgpp_version
 
 app = typer.Typer(
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, prune, compare, evaluate, inspect, plot, bench):
+for command in (demo, prune, compare, evaluate, inspect, report, plot, bench):
     app.command()(command)
 
 
