@@ -16,6 +16,7 @@ from mgpp.cli.noise import quiet_libraries
 from mgpp.cli.plot import plot
 from mgpp.cli.prune import prune
 from mgpp.cli.report import report
+from mgpp.cli.watch import watch
 from mgpp.run.result import mgpp_version
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, prune, compare, evaluate, inspect, report, plot, bench):
+for command in (demo, prune, compare, evaluate, inspect, report, watch, plot, bench):
     app.command()(command)
 
 
