@@ -17,6 +17,7 @@ from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
+from mgpp.notebook import pruner_html
 from mgpp.survey import Look, Survey
 from mgpp.targets import find_targets, unwrap
 
@@ -104,6 +105,11 @@ class Pruner:
 
     def __repr__(self) -> str:
         return f"Pruner({self.method}, step {self.t} of {self.run.total_steps}, {self.num_weights:,} weights)"
+
+    def _repr_html_(self) -> str:
+        zeros, sizes = self.zeros, {name: weight.numel() for name, weight in self.targets.items()}
+        share, last = self._share(sum(zeros.values())), self.run.total_steps
+        return pruner_html(to_dict(self.method), step=self.t, last=last, sparsity=share, zeros=zeros, sizes=sizes)
 
     # One step
 

@@ -9,6 +9,7 @@ from typing import Any
 from mgpp.compare.grid import AUTO, Cell, Comparison
 from mgpp.compare.pool import Launch, Pool, launch
 from mgpp.compare.results import RESULTS_FILE, collect, write_results
+from mgpp.notebook import ComparisonResult
 from mgpp.report.figures import write_figure
 from mgpp.run import RunInterrupted
 from mgpp.run.plan import make_plan
@@ -22,7 +23,7 @@ def compare(
     workers: int = 1,
     tell: Tell = lambda line: None,
     launch: Launch = launch,
-) -> dict[str, Any]:
+) -> ComparisonResult:
     """Run what is not finished yet; returns what `results.json` holds.
 
     Bad input, and a cell's folder that holds another run, raise ValueError or OSError before anything is run. A cell
@@ -50,7 +51,7 @@ def compare(
         results = board.write()
         if board.finished:
             _plot(comparison.folder, tell)
-        return results
+        return ComparisonResult(results)
 
 
 def _plot(folder: Path, tell: Tell) -> None:

@@ -11,6 +11,7 @@ from torch import nn
 from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 
 from mgpp.layers import merge_
+from mgpp.notebook import RunResult
 from mgpp.pruner import prepare
 from mgpp.run.card import write_card
 from mgpp.run.config import RunConfig
@@ -42,7 +43,7 @@ def run(
     keep_checkpoints: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
     tell: Tell = lambda line: None,
-) -> dict[str, Any]:
+) -> RunResult:
     """Train, prune and score as `config` says; returns what `result.json` holds.
 
     Bad input raises ValueError, OSError or ImportError before anything is written. From then on whatever goes wrong is
@@ -77,7 +78,8 @@ def run(
         tell(f"after training: {describe(result['after'])}, sparsity {result['sparsity']:.4f}")
         if result["zeros"] - result["added"] < int(result["target_sparsity"] * result["prunable"]):
             tell(f"warning: that is less than the {result['target_sparsity']:g} asked for")
-        return folder.finish(_saver(plan, model, targets, result), result, keep_checkpoints=keep_checkpoints)
+        save = _saver(plan, model, targets, result)
+        return RunResult(folder.finish(save, result, keep_checkpoints=keep_checkpoints))
 
 
 def describe(metrics: Mapping[str, float]) -> str:
