@@ -277,7 +277,9 @@ class Pruner:
             self.settle(wait=False)
 
     def _look_around(self, step: Step) -> None:
-        prior = self.prior_at(step.t) if self.survey is not None else {}
+        if self.survey is None or step.t not in self.survey.steps:
+            return
+        prior = self.prior_at(step.t)
         look = self._begin_look(step, prior)
         if look is not None:
             look.end()

@@ -56,6 +56,9 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         report.read_run(tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"no records\.jsonl in"):
         report.read_run(tmp_path)
+    (tmp_path / "cells").mkdir()
+    with pytest.raises(ValueError, match="is a comparison: name runs of it"):
+        report.read_run(tmp_path)
     with pytest.raises(ValueError, match="is given twice"):
         report.read_runs([write_run(tmp_path / "a"), tmp_path / "a"])
     with pytest.raises(ValueError, match="no run given"):

@@ -131,6 +131,8 @@ def _records_in(folder: Path) -> Path:
             return place
     if not folder.exists():
         raise ValueError(f"no folder {folder}: name the folder that mgpp prune wrote")
+    if (folder / "cells").is_dir():
+        raise ValueError(f"{folder} is a comparison: name runs of it, {folder / 'cells'}/…")
     raise ValueError(f"no {RECORDS_FILE} in {folder}: name the folder that mgpp prune, or a PruningCallback, wrote")
 
 

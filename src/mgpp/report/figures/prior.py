@@ -53,7 +53,6 @@ def _mixture(panel: "Axes", shape: dict[str, float]) -> None:
     zoom.plot(near, -log_prior(near, **shape), color=COLORS[1], linewidth=1)
     zoom.set(yticks=[], xticks=[-2 * width, 2 * width])
     zoom.set_xticklabels([f"−{2 * width:.1g}", f"{2 * width:.1g}"])
-    zoom.set_title("near zero", fontsize=7, pad=2)
     zoom.tick_params(labelsize=6, length=2, pad=1)
     zoom.spines[["top", "right"]].set_visible(True)
     panel.indicate_inset_zoom(zoom, edgecolor="grey", alpha=0.6)

@@ -90,7 +90,8 @@ def sparsity(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     panel = axes_or_new(axes)
     for number, run in enumerate(_need(runs, "events", "a pruning event")):
         steps = [event["step"] for event in run.events]
-        panel.plot(steps, [event["target"] for event in run.events], color="silver", linewidth=4, zorder=1)
+        asked = [event["target"] for event in run.events]
+        panel.plot(steps, asked, color="silver", linewidth=4, zorder=1, label=None if number else "asked for")
         _line(panel, number, run, steps, [event["sparsity"] for event in run.events])
     panel.set(xlabel="step", ylabel="sparsity", ylim=(0, 1))
     panel.legend()
@@ -141,7 +142,8 @@ def spike(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     for number, run in enumerate(drawn):
         steps = [event["step"] for event in run.events]
         zeros = [event["sparsity"] for event in run.events]
-        panel.plot([0, *steps], [0, *zeros], color="silver", linewidth=3, zorder=1, drawstyle="steps-post")
+        gone = None if number else "already pruned"
+        panel.plot([0, *steps], [0, *zeros], color="silver", linewidth=3, zorder=1, drawstyle="steps-post", label=gone)
         _line(panel, number, run, *run.looked("in_spike"))
     panel.set(xlabel="step", ylabel=r"share of weights with $g(\theta) > ½$", ylim=(0, 1))
     panel.legend()
