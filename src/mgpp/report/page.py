@@ -159,7 +159,7 @@ def _settings(runs: Sequence[Run]) -> list[Html]:
     alike = {key: row[0] for key, row in rows.items() if len(set(row)) == 1}
     head = ["", *(run.name for run in runs)]
     return [
-        _scroll(table(differing, head=head, caption="What differs"), "What differs"),
+        tag("div", _scroll(table(differing, head=head, caption="What differs"), "What differs"), class_="wide"),
         tag("details", tag("summary", "What is the same in all"), _plain_table(alike, "The same in all")),
     ]
 

@@ -40,6 +40,12 @@ function asNumber(value) {
   return size < 1e-3 || size >= 1e6 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 }
 
+// Round numbers, as they stand on axes.
+function asTick(value) {
+  const round = Number(value.toPrecision(3));
+  return round !== 0 && Math.abs(round) < 1e-3 ? round.toExponential() : String(round);
+}
+
 function asStep(value) {
   return Math.round(value).toLocaleString("en");
 }

@@ -113,7 +113,7 @@ class LineChart {
       xTicks: linearTicks(view.from, view.to, area.right - area.left > 400 ? 6 : 4),
       yTicks: this.log ? logTicks(low, high) : linearTicks(low, high, 5),
       xText: asStep,
-      yText: this.percent ? (tick) => `${Number((100 * tick).toPrecision(4))}%` : asNumber,
+      yText: this.percent ? (tick) => `${asTick(100 * tick)}%` : asTick,
       xLabel: "step",
     });
     picture.append(...this.drawRamp(), ...this.shown.map((one) => this.drawLine(one)));
@@ -143,7 +143,6 @@ class LineChart {
       "data-name": one.name,
     });
     line.style.stroke = one.color;
-    line.style.clipPath = "none";
     const { left, right, top, bottom } = this.area;
     const window = shape("svg", { x: left, y: top, width: right - left, height: bottom - top });
     window.setAttribute("viewBox", `${left} ${top} ${right - left} ${bottom - top}`);

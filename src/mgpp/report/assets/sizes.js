@@ -38,7 +38,7 @@ class Sizes {
       y,
       xTicks: area.right - area.left < 300 ? ticks.filter((tick, i) => i % 2 === 0) : ticks,
       yTicks: logTicks(1, most).filter((tick) => /^10*$/.test(String(tick))),
-      xText: (tick) => (tick >= 0.01 ? asNumber(tick) : `1e${Math.round(Math.log10(tick))}`),
+      xText: asTick,
       yText: asStep,
       xLabel: "|θ|",
     });
