@@ -18,19 +18,26 @@ MAY_IMPORT = {
     "targets": {"layers"},
     "sampler": {"targets"},
     "records": set(),
-    "pruner": {"functional", "kernels", "methods", "targets"},
-    "trainer": {"methods", "pruner", "records", "sampler"},
+    "markup": set(),
+    "notebook": {"markup"},
+    "report": {"functional", "markup", "records"},
+    "survey": {"kernels", "methods"},
+    "pruner": {"functional", "kernels", "methods", "notebook", "survey", "targets"},
+    "trackers": {"pruner"},
+    "trainer": {"methods", "pruner", "records", "sampler", "trackers"},
     "distillation": {"functional"},
     "tasks": set(),
-    "run": {"distillation", "layers", "methods", "targets", "pruner", "trainer", "tasks", "records"},
-    "compare": {"methods", "run"},
+    "run": {"distillation", "layers", "methods", "notebook", "targets", "pruner", "trainer", "tasks", "records"},
+    "compare": {"methods", "notebook", "report", "run"},
     "runtime": {"layers"},
-    "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run", "compare", "bench"},
+    "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run", "compare", "bench", "report"},
     "__init__": {"adamw", "distillation", "layers", "methods", "optim", "pruner", "runtime", "sampler", "trainer"},
     "bench": {"adamw", "functional", "kernels", "methods", "pruner", "runtime", "targets"},
     "__main__": {"cli"},
 }
-MAY_SEE_TRANSFORMERS = {"bench", "distillation", "layers", "targets", "trainer", "tasks", "run", "runtime", "cli"}
+MAY_SEE_TRANSFORMERS = {
+    "bench", "distillation", "layers", "targets", "trackers", "trainer", "tasks", "run", "runtime", "cli",
+}  # fmt: skip
 
 FILES = sorted(SOURCE.rglob("*.py"))
 

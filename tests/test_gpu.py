@@ -33,13 +33,13 @@ class Stack(nn.Module):
         return self.head(x)
 
 
-def start(optimizer_of, method=None, steps: int = 40):
+def start(optimizer_of, method=None, steps: int = 40, looks: int = 0):
     torch.manual_seed(0)
     model = Stack().cuda()
     optimizer = optimizer_of(model.parameters())
     records: list[dict] = []
     method = method or mgpp.MGPP(**RAMP, spike_var=1e-6)
-    pruner = mgpp.Pruner(model, method, total_steps=steps, train_size=1000, on_record=records.append)
+    pruner = mgpp.Pruner(model, method, total_steps=steps, train_size=1000, on_record=records.append, looks=looks)
     pruner.attach(optimizer)
     return model, optimizer, pruner, records
 
@@ -96,10 +96,12 @@ def test_the_fused_optimizer_trains_as_torchs_does(more):
         assert differing.float().mean() < 1e-3, name
 
 
+@pytest.mark.parametrize("looks", [0, 1000])
 @pytest.mark.parametrize("optimizer_of", [theirs, ours])
 @pytest.mark.parametrize("more", [{}, {"score": "curvature"}, {"decoupled": True}])
-def test_steps_after_the_ramp_never_wait_for_the_device(optimizer_of, more):
-    model, optimizer, _, _ = start(optimizer_of, mgpp.MGPP(**RAMP, spike_var=1e-6, **more), steps=1000)
+def test_steps_after_the_ramp_never_wait_for_the_device(optimizer_of, more, looks):
+    method = mgpp.MGPP(**RAMP, spike_var=1e-6, **more)
+    model, optimizer, _, _ = start(optimizer_of, method, steps=1000, looks=looks)
     data = batch()
     for _ in range(12):
         step(model, optimizer, data)
@@ -137,6 +139,18 @@ def test_a_recorded_event_follows_the_weights_where_they_go(kernel):
         kernels.zero_smallest_(weights, k, kernel=kernel, scratch=scratch, **more)
         assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
     assert scratch["selection"].recorded._graphs
+
+
+def test_a_look_on_the_device_tells_what_one_on_the_host_would():
+    model, optimizer, pruner, records = start(theirs, steps=20, looks=20)
+    data = batch()
+    for _ in range(20):
+        step(model, optimizer, data)
+        pruner.settle()
+        if pruner.schedule.is_event(pruner.t):
+            on_host = pruner.survey.sample([weight.cpu() for weight in pruner.targets.values()])
+            torch.testing.assert_close(pruner.survey.sample(list(pruner.targets.values())).cpu(), on_host)
+            assert sum(records[-1]["look"]["sizes"]["after"]) == int(on_host.count_nonzero())
 
 
 @pytest.mark.parametrize("optimizer_of", [theirs, ours])

@@ -12,10 +12,13 @@ from torch.utils.hooks import RemovableHandle
 
 from mgpp.functional.select import Cut
 from mgpp.kernels import Arriving, Plan, Promise, Scratch, is_capturing
+from mgpp.kernels.cpu import Taken
 from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
+from mgpp.notebook import pruner_html
+from mgpp.survey import Look, Survey
 from mgpp.targets import find_targets, stored_transposed, unwrap
 
 Record = dict[str, Any]
@@ -29,7 +32,8 @@ class Pruner:
     `pruner.attach(optimizer)` does everything inside `optimizer.step()`. Without it, call `before_step()` after
     clipping and `after_step()` after the optimizer's step. `train_size` is the number of training examples in the
     whole data set (features, for chunked tasks); `on_record` is called with a dict at every pruning event. `gradients`
-    is for methods that sample gradients of their own: mgpp.GradientSampler(model, dataset).
+    is for methods that sample gradients of their own: mgpp.GradientSampler(model, dataset). About `looks` of the
+    records also tell how large the weights are and how many came back, from a sample of 65,536 (see survey.py).
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Pruner:
         exclude: Sequence[str] = (),
         gradients: Gradients | None = None,
         on_record: Callable[[Record], None] | None = None,
+        looks: int = 0,
     ) -> None:
         self.method = method
         self.run = Run(total_steps=total_steps, steps_per_epoch=steps_per_epoch, train_size=train_size)
@@ -60,13 +65,15 @@ class Pruner:
         self.memory = Memory(self.targets)
         self._parameters = list(model.parameters())
         self.on_record = on_record
+        self.survey = Survey(list(self.targets.values()), self.schedule, looks) if looks else None
         self.t = 0
         self.last_record: Record | None = None
+        self.last_look: Record | None = None
         self._optimizer: Optimizer | None = None
         self._hooks: list[RemovableHandle] = []
         self._plan: Plan | None = None
         self._scratch: Scratch = {}
-        self._promised: deque[tuple[Record, Promise]] = deque()
+        self._promised: deque[tuple[Record, Promise | None, Look | None]] = deque()
         self._watched: deque[tuple[str, Arriving]] = deque()
         self._overflowed = False
 
@@ -104,6 +111,11 @@ class Pruner:
 
     def __repr__(self) -> str:
         return f"Pruner({self.method}, step {self.t} of {self.run.total_steps}, {self.num_weights:,} weights)"
+
+    def _repr_html_(self) -> str:
+        zeros, sizes = self.zeros, {name: weight.numel() for name, weight in self.targets.items()}
+        share, last = self._share(sum(zeros.values())), self.run.total_steps
+        return pruner_html(to_dict(self.method), step=self.t, last=last, sparsity=share, zeros=zeros, sizes=sizes)
 
     # One step
 
@@ -202,6 +214,8 @@ class Pruner:
         self.recipe.between.after_step(step)
         if self.schedule.is_event(self.t):
             self._prune(step, self.schedule.sparsity_at(self.t))
+        else:
+            self._look_around(step)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -257,48 +271,68 @@ class Pruner:
                 )
 
     def _prune(self, step: Step, sparsity: float) -> None:
+        prior = self.prior_at(step.t)
+        look = self._begin_look(step, prior)
         taken = self.recipe.select(step, self.recipe.score, sparsity)
         self.recipe.between.after_event(step)
-        record = {
-            "event": "prune",
-            "step": step.t,
-            "target": sparsity,
-            **(self.recipe.penalty.record(step.t) if self.recipe.penalty is not None else {}),
-        }
-        if isinstance(taken, Cut):
-            self._tell(record, taken, self.zeros)
-        elif taken is not None:
-            self._promised.append((record, taken))
+        if look is not None:
+            look.end()
+        if taken is not None:
+            promise = Taken(taken, list(self.zeros.values())) if isinstance(taken, Cut) else taken
+            self._promised.append(({"event": "prune", "step": step.t, "target": sparsity, **prior}, promise, look))
             self.settle(wait=False)
+
+    def _look_around(self, step: Step) -> None:
+        if self.survey is None or step.t not in self.survey.steps:
+            return
+        prior = self.prior_at(step.t)
+        look = self._begin_look(step, prior)
+        if look is not None:
+            look.end()
+            self._promised.append(({"event": "look", "step": step.t, **prior}, None, look))
+            self.settle(wait=False)
+
+    def _begin_look(self, step: Step, prior: Mapping[str, float]) -> Look | None:
+        if self.survey is None or is_capturing():
+            return None
+        return self.survey.begin(step.t, step.weights, prior.get("half_width"))
+
+    def prior_at(self, t: int) -> dict[str, float]:
+        """What the method's penalty says of itself at step t: a mixture prior its warm-up η and its half-width."""
+        return {} if self.recipe.penalty is None else self.recipe.penalty.record(t)
 
     def settle(self, *, wait: bool = True) -> None:
         """Hand over the records of events whose numbers have arrived from the device; wait for them, unless told not
         to. On a CPU there is nothing to wait for."""
-        while self._promised and (wait or self._promised[0][1].ready()):
-            record, promise = self._promised.popleft()
-            self._tell(record, promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True)))
+        while self._promised and (wait or all(part is None or part.ready() for part in self._promised[0][1:])):
+            record, promise, look = self._promised.popleft()
+            if look is not None:
+                self.last_look = record["look"] = look.told()
+            if promise is not None:
+                record = self.last_record = self._with_numbers(record, promise)
+            if self.on_record is not None:
+                self.on_record(record)
         first = next(iter(self.targets.values()))
         if wait and first.is_cuda:
             self._watch(f"after step {self.t} the weights are", first.detach())
             self._look(wait=True)
 
-    def _tell(self, record: Record, cut: Cut, zeros: dict[str, int]) -> None:
+    def _with_numbers(self, record: Record, promise: Promise) -> Record:
+        cut, zeros = promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True))
         if not math.isfinite(cut.value):
             raise FloatingPointError(
                 f"after step {record['step']} the cut is {cut.value}: weights are not finite, go back to the last "
                 "checkpoint; lower the learning rate, clip the gradient, or look at the batch"
             )
-        sparsity = self._share(sum(zeros.values()))
-        self.last_record = {**record, "sparsity": sparsity, "cut": cut.value, "zeros": zeros}
-        if self.on_record is not None:
-            self.on_record(self.last_record)
+        return {**record, "sparsity": self._share(sum(zeros.values())), "cut": cut.value, "zeros": zeros}
 
     # Between sessions
 
     def state_dict(self) -> dict[str, Any]:
         """All that the rest of the run depends on, beside the weights and the optimizer's state."""
         self.settle()
-        return {"t": self.t, "settings": self._settings(), "memory": self.memory.state_dict()}
+        state = {"t": self.t, "settings": self._settings(), "memory": self.memory.state_dict()}
+        return state if self.survey is None else {**state, "survey": self.survey.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken. Another method, schedule, model or run is refused, difference shown."""
@@ -309,6 +343,8 @@ class Pruner:
             raise ValueError(f"the saved run is another one ({shown}): use its settings, or start anew")
         self.t = int(state["t"])
         self.memory.load_state_dict(state["memory"])
+        if self.survey is not None:
+            self.survey.load_state_dict(state.get("survey", {}), next(iter(self.targets.values())).device)
 
     def _settings(self) -> dict[str, Any]:
         return {

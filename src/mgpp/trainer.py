@@ -20,6 +20,7 @@ from mgpp.methods import Method, to_dict
 from mgpp.methods.recipe import Gradients
 from mgpp.pruner import Pruner, prepare
 from mgpp.sampler import GradientSampler
+from mgpp.trackers import Trackers, numbers_of
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +32,12 @@ class PruningCallback(TrainerCallback):
     """Prunes the Trainer's model with `method`:  Trainer(..., callbacks=[PruningCallback(MGPP(sparsity=0.9))]).
 
     Writes `records.jsonl` into the output folder, and its own state into every checkpoint, from which
-    `trainer.train(resume_from_checkpoint=True)` goes on exactly. `train_size` is only needed where the data set has no
-    length; `resume_from` only where the checkpoint lies outside the output folder. Gradients that a method samples come
-    from the training set, unless `gradients` gives others.
+    `trainer.train(resume_from_checkpoint=True)` goes on exactly. What `report_to` names is told the sparsity, the cut,
+    the prior's warm-up, what came back and every layer's sparsity.
+
+    `train_size` is only needed where the data set has no length; `resume_from` only where the checkpoint lies outside
+    the output folder. Gradients that a method samples come from the training set, unless `gradients` gives others.
+    `looks` as in `Pruner`.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class PruningCallback(TrainerCallback):
         train_size: int | None = None,
         resume_from: str | Path | None = None,
         gradients: Gradients | None = None,
+        looks: int = 100,
     ) -> None:
         self.method = method
         self.include = include
@@ -52,8 +57,10 @@ class PruningCallback(TrainerCallback):
         self.train_size = train_size
         self.resume_from = resume_from
         self.gradients = gradients
+        self.looks = looks
         self.pruner: Pruner | None = None
         self._records: Path | None = None
+        self._trackers: Trackers | None = None
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         prepare(kwargs["model"], self.method, include=self.include, exclude=self.exclude)
@@ -79,11 +86,13 @@ class PruningCallback(TrainerCallback):
             exclude=self.exclude,
             gradients=self.gradients if self.gradients is not None else _sampler(kwargs["model"], loader, args),
             on_record=self._write,
+            looks=self.looks,
         )
         if state.global_step > 0:
             self.pruner.load_state_dict(read_state(self._checkpoint(args, state)))
         if state.is_world_process_zero:
             self._open_records(_folder(args), state)
+        self._trackers = Trackers()
         optimizer = kwargs["optimizer"]
         self.pruner.attach(getattr(optimizer, "optimizer", optimizer))  # Accelerate wraps the one whose step counts
 
@@ -101,6 +110,8 @@ class PruningCallback(TrainerCallback):
         told = {key: value for key, value in logs.items() if is_reproducible(key, value)}
         if told:
             self._write({"event": "log", "step": state.global_step, **told})
+        if self._trackers is not None and ("loss" in logs or "train_loss" in logs):
+            self._trackers.tell(numbers_of(self.pruner), args, state, control, **kwargs)
         if self.pruner.last_record is not None:
             logs["sparsity"] = self.pruner.last_record["sparsity"]
             logs["cut"] = self.pruner.last_record["cut"]
@@ -150,8 +161,14 @@ class PruningCallback(TrainerCallback):
                 "schedule": schedule,
                 "train_size": self.pruner.run.train_size,
                 "weights": {name: weight.numel() for name, weight in self.pruner.targets.items()},
+                **self._sample(),
             }
         )
+
+    def _sample(self) -> dict[str, int]:
+        assert self.pruner is not None
+        survey, weights = self.pruner.survey, list(self.pruner.targets.values())
+        return {} if survey is None else {"sample": survey.sample_size(weights)}
 
     def _write(self, record: dict[str, Any]) -> None:
         if self._records is not None:
@@ -165,8 +182,9 @@ class PruningCallback(TrainerCallback):
 
 def write_state(state: dict[str, Any], folder: Path) -> None:
     """Save a pruner's state into a checkpoint, whole or not at all."""
-    tensors = {f"{kind}/{name}": tensor for kind, of in state["memory"].items() for name, tensor in of.items()}
-    scalars = {key: value for key, value in state.items() if key != "memory"}
+    kinds = {**state["memory"], "survey": state.get("survey", {})}
+    tensors = {f"{kind}/{name}": tensor for kind, of in kinds.items() for name, tensor in of.items()}
+    scalars = {key: value for key, value in state.items() if key not in ("memory", "survey")}
     draft = folder / f"{STATE_FILE}.draft"
     save_file(tensors, draft, metadata={"mgpp": json.dumps(scalars)})
     os.replace(draft, folder / STATE_FILE)
@@ -185,7 +203,8 @@ def read_state(folder: Path) -> dict[str, Any]:
         for key in file.keys():  # noqa: SIM118 (not a dict: it has no other way to iterate)
             kind, name = key.split("/", 1)
             memory.setdefault(kind, {})[name] = file.get_tensor(key)
-    return {**state, "memory": memory}
+    survey = memory.pop("survey", None)
+    return {**state, "memory": memory, **({} if survey is None else {"survey": survey})}
 
 
 def _folder(args: TrainingArguments) -> Path:

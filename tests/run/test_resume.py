@@ -120,7 +120,7 @@ def test_overwriting_replaces_the_run_and_nothing_else(interrupted):
     note.write_text("keep")
     run(replace(interrupted, method=None), overwrite=True)
     assert note.read_text() == "keep"
-    assert outcome(interrupted)[1].startswith('{"event": "start", "step": 0, "method": null}')
+    assert outcome(interrupted)[1].startswith('{"event": "start", "step": 0, "method": null, "steps": 10}')
 
 
 def test_a_folder_of_other_files_is_never_written_to(config):

@@ -74,7 +74,7 @@ def test_a_dense_run_prunes_nothing_and_has_records_too(config):
     result = run(replace(config, method=None))
     told = records.read(Path(config.output) / "records.jsonl")
     assert (result["method"], result["zeros"], result["prunable"]) == (None, 0, PRUNABLE)
-    assert told[0] == {"event": "start", "step": 0, "method": None}
+    assert told[0] == {"event": "start", "step": 0, "method": None, "steps": 10}
     assert [record["step"] for record in told if "loss" in record] == list(range(1, 11))
 
 

@@ -14,7 +14,10 @@ from mgpp.cli.evaluate import evaluate
 from mgpp.cli.finetune import finetune
 from mgpp.cli.inspect import inspect
 from mgpp.cli.noise import quiet_libraries
+from mgpp.cli.plot import plot
 from mgpp.cli.prune import prune
+from mgpp.cli.report import report
+from mgpp.cli.watch import watch
 from mgpp.run.result import mgpp_version
 
 app = typer.Typer(
@@ -24,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, prune, finetune, compare, evaluate, inspect, bench):
+for command in (demo, prune, finetune, compare, evaluate, inspect, report, watch, plot, bench):
     app.command()(command)
 
 

@@ -19,7 +19,7 @@ from mgpp.methods import METHODS
 Value = TypeVar("Value")
 
 
-@options.with_settings(but=("seed", "teacher", "eval_steps", "workers"))
+@options.with_settings(but=("seed", "teacher", "eval_steps", "workers", "report_to"))
 def compare(
     model: options.Model,
     data: options.Data,

@@ -92,6 +92,7 @@ SETTINGS: dict[str, Setting] = {
     "logging_steps": Setting(int),
     "save_steps": Setting(int, "Steps from checkpoint to checkpoint."),
     "workers": Setting(int, "Processes that load data."),
+    "report_to": Setting(list[str], "tensorboard (into the run's folder), wandb, mlflow, ... May be repeated."),
 }
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from mgpp.compare.grid import AUTO, Cell, Comparison
-from mgpp.compare.plot import plot
 from mgpp.compare.pool import Launch, Pool, launch
-from mgpp.compare.results import collect, write_results
+from mgpp.compare.results import RESULTS_FILE, collect, write_results
+from mgpp.notebook import ComparisonResult
+from mgpp.report.figures import write_figure
 from mgpp.run import RunInterrupted
 from mgpp.run.plan import make_plan
 
@@ -22,7 +23,7 @@ def compare(
     workers: int = 1,
     tell: Tell = lambda line: None,
     launch: Launch = launch,
-) -> dict[str, Any]:
+) -> ComparisonResult:
     """Run what is not finished yet; returns what `results.json` holds.
 
     Bad input, and a cell's folder that holds another run, raise ValueError or OSError before anything is run. A cell
@@ -48,9 +49,16 @@ def compare(
                 f"{comparison.folder}: the same command goes on from there"
             ) from None
         results = board.write()
-        if board.finished and plot(results, comparison.folder) is None:
-            tell("no plot was drawn, matplotlib is not installed: pip install 'mgpp[plot]'")
-        return results
+        if board.finished:
+            _plot(comparison.folder, tell)
+        return ComparisonResult(results)
+
+
+def _plot(folder: Path, tell: Tell) -> None:
+    try:
+        write_figure("metric", [folder / RESULTS_FILE], [folder / f"metric.{kind}" for kind in ("png", "pdf")])
+    except ImportError:
+        tell("no plot was drawn, matplotlib is not installed: pip install 'mgpp[plot]'")
 
 
 def check_plan(comparison: Comparison, missing: list[Cell]) -> None:

@@ -12,8 +12,8 @@ from mgpp.tasks import Data, Source, describe_data, find_task
 Precision = Literal["fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
 
-# Neither changes a result, so a run may be resumed elsewhere and with more workers.
-FREE_TO_CHANGE = {"output", "workers"}
+# None changes a result, so a run may be resumed elsewhere, with more workers and other trackers.
+FREE_TO_CHANGE = {"output", "report_to", "workers"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,8 @@ class RunConfig:
     `task` is a name of mgpp.tasks.TASKS; columns and the settings of one kind of task are as in mgpp.tasks.Source.
     The learning rate warms up over `warm_up` of the run, then falls linearly to `lr_end` times itself. Gradients are
     clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`. With a
-    `teacher` the model learns (1 - `distil_weight`) from the labels and `distil_weight` from its answers.
+    `teacher` the model learns (1 - `distil_weight`) from the labels and `distil_weight` from its answers. `report_to`
+    names trackers as the Trainer does: tensorboard, wandb, mlflow, ...
     """
 
     model: str
@@ -80,6 +81,7 @@ class RunConfig:
     logging_steps: int = 10
     save_steps: int = 500
     workers: int = 0
+    report_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         kind = find_task(self.task)
@@ -132,14 +134,17 @@ class RunConfig:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         plain |= {name: describe_data(plain[name]) for name in ("data", "eval_data")}
         method = None if self.method is None else methods.to_dict(self.method)
-        return {**plain, "method": method, "include": list(self.include), "exclude": list(self.exclude)}
+        return {**plain, "method": method, **{name: list(plain[name]) for name in _LISTS}}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "RunConfig":
         """What `to_dict` wrote."""
         method = None if plain["method"] is None else methods.from_dict(plain["method"])
-        globs = {name: tuple(plain[name]) for name in ("include", "exclude")}
-        return cls(**{**plain, "method": method, **globs})
+        lists = {name: tuple(plain.get(name, ())) for name in _LISTS}
+        return cls(**{**plain, "method": method, **lists})
+
+
+_LISTS = ("include", "exclude", "report_to")
 
 
 def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ run.json            from the start: the config, and the metrics of the model as 
 checkpoints/        while it runs: checkpoint-N/ and records.jsonl; gone at the end
 .draft/             while the last files are written; they then move up, result.json last
 result.json         only in a finished run
+tensorboard/        where the run is tracked with it
 """
 
 import json
@@ -20,6 +21,7 @@ from mgpp.trainer import RECORDS_FILE
 
 RUN_FILE = "run.json"
 RESULT_FILE = "result.json"
+TENSORBOARD_FOLDER = "tensorboard"
 # In every checkpoint, written after all the rest and in one move: a checkpoint without it was not finished.
 WHOLE_FILE = "whole.json"
 
@@ -124,8 +126,8 @@ class RunFolder:
         written = json.loads(result.read_text(encoding="utf-8"))["files"] if result.exists() else {}
         for name in (RESULT_FILE, *written, RUN_FILE):
             (self.path / Path(name).name).unlink(missing_ok=True)  # the name: a file may say anything, "../x" too
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
-        shutil.rmtree(self._draft, ignore_errors=True)
+        for folder in (self.checkpoints, self._draft, self.path / TENSORBOARD_FOLDER):
+            shutil.rmtree(folder, ignore_errors=True)
 
     # At its end
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from transformers import Seq2SeqTrainingArguments
+from transformers.integrations import get_available_reporting_integrations
 
 from mgpp import methods
 from mgpp.methods.times import Run
@@ -100,11 +101,23 @@ def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
             logging_nan_inf_filter=False,
             save_steps=config.save_steps,
             save_total_limit=2,  # not 1: the older one is removed while the newer is not yet whole
-            report_to="none",
+            report_to=list(_trackers(config)),
             disable_tqdm=True,
         )
     except ValueError as error:
         raise ValueError(f"the Trainer refuses these settings: {error}") from None
+
+
+def _trackers(config: RunConfig) -> tuple[str, ...]:
+    """A Trainer would notice one that is not installed only when the run has begun."""
+    ready = get_available_reporting_integrations() if config.report_to else []
+    for name in config.report_to:
+        if name not in ready:
+            raise ValueError(
+                f"report_to={name}: it is not installed, or not a tracker that transformers knows; ready to use here: "
+                f"{', '.join(ready) or 'none'} (pip install tensorboard, wandb or mlflow)"
+            )
+    return config.report_to
 
 
 def _length(config: RunConfig, args: Seq2SeqTrainingArguments, task: Task) -> Run:

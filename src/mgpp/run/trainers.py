@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Sampler
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainerCallback
+from transformers.integrations import TensorBoardCallback
 from transformers.trainer_callback import PrinterCallback
 
 from mgpp.distillation import DistillationTrainer
@@ -90,10 +92,11 @@ def make_trainer(
     teacher: torch.nn.Module | None = None,
     distillation: dict[str, float] | None = None,
     on_wait: Callable[[float], None] | None = None,
+    tensorboard: Path | None = None,
 ) -> Trainer:
     """`sampler` gives the order of rows where they are not simply shuffled; `teacher` is learned from, too.
 
-    `on_wait` is told how many seconds a step waited for its batches.
+    `on_wait` is told how many seconds a step waited for its batches. `tensorboard` is where that tracker writes.
     """
     args.batch_eval_metrics = task.batch_metrics
     args.include_for_metrics = ["loss"] if task.batch_metrics else []
@@ -128,6 +131,10 @@ def make_trainer(
     # Else the Trainer takes the loss for one that the model has divided by the rows of all accumulated batches. Most
     # classifiers have not, and their gradient would grow with --accumulate: past the clip, and the prior beside it.
     trainer.model_accepts_loss_kwargs = False
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
+            # Its own place would be among the checkpoints, which a finished run removes.
+            callback.logging_dir = None if tensorboard is None else str(tensorboard)
     trainer.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to the result
     return trainer
 

@@ -11,11 +11,12 @@ from torch import nn
 from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 
 from mgpp.layers import merge_
+from mgpp.notebook import RunResult
 from mgpp.pruner import prepare
 from mgpp.run.card import write_card
 from mgpp.run.config import RunConfig
 from mgpp.run.evaluation import scores
-from mgpp.run.folder import RunFolder, step_of
+from mgpp.run.folder import TENSORBOARD_FOLDER, RunFolder, step_of
 from mgpp.run.plan import Plan, make_plan
 from mgpp.run.result import count_zeros, provenance, sparsity_of
 from mgpp.run.teacher import describe_teacher, load_teacher
@@ -43,7 +44,7 @@ def run(
     keep_checkpoints: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
     tell: Tell = lambda line: None,
-) -> dict[str, Any]:
+) -> RunResult:
     """Train, prune and score as `config` says; returns what `result.json` holds.
 
     Bad input raises ValueError, OSError or ImportError before anything is written. From then on whatever goes wrong is
@@ -81,7 +82,8 @@ def run(
         pruner = getattr(pruning, "pruner", None)
         if pruner is not None and result["zeros"] < pruner.asked_zeros:
             tell(f"warning: that is less than the {result['target_sparsity']:g} asked for")
-        return folder.finish(_saver(plan, model, targets, result), result, keep_checkpoints=keep_checkpoints)
+        save = _saver(plan, model, targets, result)
+        return RunResult(folder.finish(save, result, keep_checkpoints=keep_checkpoints))
 
 
 def describe(metrics: Mapping[str, float]) -> str:
@@ -128,6 +130,7 @@ def _trainer(
         teacher=teacher,
         distillation=distillation,
         on_wait=on_wait,
+        tensorboard=Path(config.output).expanduser() / TENSORBOARD_FOLDER,
     )
 
 

@@ -75,7 +75,7 @@ class Dense(TrainerCallback):
             records.rewind(self._records, state.global_step)
         else:
             self._records.unlink(missing_ok=True)
-            records.append(self._records, {"event": "start", "step": 0, "method": None})
+            records.append(self._records, {"event": "start", "step": 0, "method": None, "steps": state.max_steps})
         optimizer = kwargs["optimizer"]
         getattr(optimizer, "optimizer", optimizer).register_step_pre_hook(self._require_finite)
 

@@ -1,0 +1,180 @@
+"""What happened while a run pruned: the paper's Fig. 2 from two runs of one's own, and what its records tell beside."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mgpp.report.figures.canvas import COLORS, DASHES, axes_or_new, panels_or_new, styled
+from mgpp.report.run import Run, read_runs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+Runs = Sequence["Run | str | Path"]
+
+
+@styled
+def weights_and_cuts(runs: Runs, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
+    """Fig. 2: (a) how large the remaining weights are at the end, (b) the cut during training."""
+    panels = panels_or_new(axes, 2, size=(8, 3))
+    remaining(runs, panels[0])
+    cuts(runs, panels[1])
+    for letter, panel in zip("ab", panels, strict=True):
+        panel.set_title(f"({letter}) {panel.get_title()}")
+    legend = panels[1].get_legend()
+    if legend is not None:
+        legend.remove()  # the same as the other's
+    return panels
+
+
+@styled
+def remaining(runs: Runs, axes: "Axes | None" = None) -> "Axes":
+    """How the sizes of the weights left at the last look are distributed; where the cut is one, it is a thin line."""
+    panel = axes_or_new(axes)
+    filled: list[float] = []
+    for number, run in enumerate(_need(runs, "looks", "a look at the weights (looks=… in PruningCallback)")):
+        last = run.looks[-1]
+        sizes = last["look"]["sizes"]
+        edges = [2 ** (sizes["log2"] + i / sizes["per_octave"]) for i in range(len(sizes["after"]) + 1)]
+        total = max(1, sum(sizes["after"]))
+        share = [count / total * sizes["per_octave"] for count in sizes["after"]]
+        filled += [edge for edge, count in zip(edges, sizes["after"], strict=False) if count]
+        look = {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[number % len(DASHES)]}
+        panel.stairs(share, edges, label=_label(run), linewidth=1.5, **look)
+        if (run.method or {}).get("score") == "magnitude" and "cut" in last:
+            panel.axvline(last["cut"], linewidth=0.8, **look)
+    panel.set(xscale="log", xlabel=r"$|\theta|$", ylabel="share per octave", title="remaining weights")
+    if filled:
+        panel.set_xlim(min(filled) / 1.5, max(filled) * 1.5)
+    _plain_ticks(panel.xaxis)
+    panel.legend()
+    return panel
+
+
+def _plain_ticks(axis: "Axis") -> None:
+    """0.05, 0.1, 0.2: over one or two decades powers of ten are too few, and their multiples too long."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    if high / low < 300:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+@styled
+def cuts(runs: Runs, axes: "Axes | None" = None) -> "Axes":
+    """The cut at every event, and dotted, where there is a prior, the half-width of its spike."""
+    panel = axes_or_new(axes)
+    for number, run in enumerate(_need(runs, "cuts", "a weight that was pruned")):
+        color = COLORS[number % len(COLORS)]
+        steps = [event["step"] for event in run.cuts]
+        line = DASHES[number % len(DASHES)]
+        panel.plot(steps, [event["cut"] for event in run.cuts], color=color, linestyle=line, label=_label(run))
+        widths = [event["half_width"] for event in run.cuts if "half_width" in event]
+        if len(widths) == len(steps):
+            panel.plot(steps, widths, color=color, linestyle=":", linewidth=1)
+            panel.annotate(
+                "half-width of the spike", (steps[-1], widths[-1]), (0, 3), textcoords="offset points",
+                ha="right", fontsize=7, color=color,
+            )  # fmt: skip
+    panel.set(yscale="log", xlabel="step", ylabel="cut", title="cut during training")
+    panel.legend()
+    return panel
+
+
+@styled
+def sparsity(runs: Runs, axes: "Axes | None" = None) -> "Axes":
+    """The share of weights that is zero after every event, and grey, what was asked for."""
+    panel = axes_or_new(axes)
+    for number, run in enumerate(_need(runs, "events", "a pruning event")):
+        steps = [event["step"] for event in run.events]
+        asked = [event["target"] for event in run.events]
+        panel.plot(steps, asked, color="silver", linewidth=4, zorder=1, label=None if number else "asked for")
+        _line(panel, number, run, steps, [event["sparsity"] for event in run.events])
+    panel.set(xlabel="step", ylabel="sparsity", ylim=(0, 1))
+    panel.legend()
+    return panel
+
+
+@styled
+def loss(runs: Runs, axes: "Axes | None" = None) -> "Axes":
+    """The training loss as logged; the ramp is shaded."""
+    panel = axes_or_new(axes)
+    for number, run in enumerate(_need(runs, "logs", "a logged loss")):
+        _line(panel, number, run, *run.logged("loss"))
+    _shade_ramps(panel, _as_runs(runs))
+    panel.set(xlabel="step", ylabel="training loss")
+    panel.legend()
+    return panel
+
+
+@styled
+def regrowth(runs: Runs, axes: "Axes | None" = None) -> "Axes":
+    """Of the weights that were zero at one look, the share that is not at the next."""
+    panel = axes_or_new(axes)
+    most = 0.0
+    for number, run in enumerate(_need(runs, "looks", "a look at the weights (looks=… in PruningCallback)")):
+        steps, shares = run.looked("came_back")
+        most = max([most, *shares])
+        _line(panel, number, run, steps, [100 * share for share in shares])
+    if most == 0:
+        panel.text(0.5, 0.5, "nothing came back", transform=panel.transAxes, ha="center", color="grey")
+    _shade_ramps(panel, _as_runs(runs))
+    panel.set(xlabel="step", ylabel="pruned weights that came back, %")
+    panel.set_ylim(bottom=0, top=max(0.1, panel.get_ylim()[1]))
+    panel.legend()
+    return panel
+
+
+@styled
+def spike(runs: Runs, axes: "Axes | None" = None) -> "Axes":
+    """The share of all weights that lie in the prior's spike (g > ½) just before an event; grey, those already pruned.
+
+    What has been pruned hardly leaves the spike between two events. What the prior has gathered by itself is above the
+    grey line.
+    """
+    panel = axes_or_new(axes)
+    drawn = [run for run in _as_runs(runs) if run.looked("in_spike")[0]]
+    if not drawn:
+        raise ValueError("none of these runs has a mixture prior whose spike was looked at: choose an mgpp run")
+    for number, run in enumerate(drawn):
+        steps = [event["step"] for event in run.events]
+        zeros = [event["sparsity"] for event in run.events]
+        gone = None if number else "already pruned"
+        panel.plot([0, *steps], [0, *zeros], color="silver", linewidth=3, zorder=1, drawstyle="steps-post", label=gone)
+        _line(panel, number, run, *run.looked("in_spike"))
+    panel.set(xlabel="step", ylabel=r"share of weights with $g(\theta) > ½$", ylim=(0, 1))
+    panel.legend()
+    return panel
+
+
+def _line(panel: "Axes", number: int, run: Run, steps: Sequence[int], values: Sequence[float]) -> None:
+    dash = DASHES[number % len(DASHES)]
+    panel.plot(steps, values, color=COLORS[number % len(COLORS)], linestyle=dash, label=_label(run))
+
+
+def _shade_ramps(panel: "Axes", runs: Sequence[Run]) -> None:
+    ramps = {(run.schedule["start"], run.schedule["end"]) for run in runs if run.schedule is not None}
+    if len(ramps) == 1:  # several would hide each other
+        panel.axvspan(*ramps.pop(), color="grey", alpha=0.12, linewidth=0, label="ramp")
+
+
+def _label(run: Run) -> str:
+    return run.label if run.label.lower().split()[0] in run.name.lower() else f"{run.name} ({run.label})"
+
+
+def _as_runs(runs: Runs) -> list[Run]:
+    given = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    paths = [run for run in given if not isinstance(run, Run)]
+    read = iter(read_runs(paths) if paths else [])
+    return [run if isinstance(run, Run) else next(read) for run in given]
+
+
+def _need(runs: Runs, what: str, described: str) -> list[Run]:
+    found = _as_runs(runs)
+    for run in found:
+        if not getattr(run, what):
+            raise ValueError(f"{run.folder} has no record of {described} yet")
+    return found

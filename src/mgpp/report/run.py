@@ -1,0 +1,152 @@
+"""A run as its files tell it: records.jsonl, and of a finished one result.json. No model is read."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mgpp import records
+from mgpp.markup import Html, table, tag
+
+RECORDS_FILE, RESULT_FILE, RUN_FILE = "records.jsonl", "result.json", "run.json"
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """`start` is the first record, `events` those of pruning, `looks` those with a look at the weights, `logs` what the
+    Trainer logged.
+
+    `result` is None while the run is not finished; `config` is None where only a Trainer of one's own wrote records.
+    """
+
+    folder: Path
+    name: str
+    start: Record
+    events: list[Record] = field(repr=False)
+    looks: list[Record] = field(repr=False)
+    logs: list[Record] = field(repr=False)
+    result: Record | None = field(default=None, repr=False)
+    config: Record | None = field(default=None, repr=False)
+
+    @property
+    def method(self) -> Record | None:
+        return self.start["method"]
+
+    @property
+    def schedule(self) -> Record | None:
+        return self.start.get("schedule")
+
+    @property
+    def label(self) -> str:
+        """MGPP 0.9"""
+        if self.method is None:
+            return "dense"
+        return f"{self.method['method'].replace('_', ' ').upper()} {self.method['sparsity']:g}"
+
+    @property
+    def last(self) -> int:
+        """How many steps it has, or should have."""
+        seen = [record["step"] for record in (*self.events, *self.logs)]
+        told = self.start.get("steps") or (self.schedule or {}).get("last")
+        return int(told or max(seen, default=0))
+
+    @property
+    def step(self) -> int:
+        """How far it has come."""
+        return max((record["step"] for record in (*self.events, *self.looks, *self.logs)), default=0)
+
+    @property
+    def cuts(self) -> list[Record]:
+        """The events that took something; one that asks for none says only where the smallest weight lies."""
+        return [event for event in self.events if event["sparsity"] > 0]
+
+    @property
+    def weights(self) -> dict[str, int]:
+        return self.start.get("weights", {})
+
+    def logged(self, key: str) -> tuple[list[int], list[float]]:
+        """Steps and values of what the Trainer has logged under `key`."""
+        found = [(log["step"], log[key]) for log in self.logs if key in log]
+        return [step for step, _ in found], [value for _, value in found]
+
+    def looked(self, key: str) -> tuple[list[int], list[float]]:
+        found = [(record["step"], record["look"][key]) for record in self.looks if key in record["look"]]
+        return [step for step, _ in found], [value for _, value in found]
+
+    def _repr_html_(self) -> Html:
+        rows: list[tuple[str, object]] = [("steps", f"{self.step:,} of {self.last:,}")]
+        if self.events:
+            rows += [("sparsity", f"{self.events[-1]['sparsity']:.4f}"), ("cut", f"{self.events[-1]['cut']:.4g}")]
+        after = (self.result or {}).get("after", {})
+        rows += [(name, f"{value:.4f}") for name, value in after.items()]
+        return tag("div", table(rows, caption=f"{self.name}: {self.label}"))
+
+
+def read_run(folder: str | Path, *, name: str | None = None) -> Run:
+    """A run that is finished, or still going on, or that a PruningCallback in a Trainer of one's own has written."""
+    path = Path(folder).expanduser()
+    found = _records_in(path)
+    told = _read_records(found)
+    if not told or told[0].get("event") != "start":
+        raise ValueError(f"{found} does not begin with a start record: is it a run's, and has it begun?")
+    result = _read_json(path / RESULT_FILE)
+    config = result["config"] if result is not None else (_read_json(path / RUN_FILE) or {}).get("config")
+    return Run(
+        folder=path,
+        name=name or path.resolve().name,
+        start=told[0],
+        events=[record for record in told if record["event"] == "prune"],
+        looks=[record for record in told if "look" in record],
+        logs=[record for record in told if record["event"] == "log"],
+        result=result,
+        config=config,
+    )
+
+
+def read_runs(folders: Sequence[str | Path]) -> list[Run]:
+    """Several, each with as much of its path for a name as it takes to tell them apart."""
+    if not folders:
+        raise ValueError("no run given: name the folder that mgpp prune wrote")
+    paths = [Path(folder).expanduser().resolve() for folder in folders]
+    twice = sorted({str(path) for path in paths if paths.count(path) > 1})
+    if twice:
+        raise ValueError(f"{twice[0]} is given twice: name each run once")
+    return [read_run(path, name=_shortest_name(path, paths)) for path in paths]
+
+
+def _shortest_name(path: Path, among: Sequence[Path]) -> str:
+    for length in range(1, len(path.parts) + 1):
+        tail = path.parts[-length:]
+        if sum(other.parts[-length:] == tail for other in among) == 1:
+            return "/".join(tail)
+    return str(path)
+
+
+def _records_in(folder: Path) -> Path:
+    places = (folder / RECORDS_FILE, folder / "checkpoints" / RECORDS_FILE)
+    for place in places:
+        if place.is_file():
+            return place
+    if not folder.exists():
+        raise ValueError(f"no folder {folder}: name the folder that mgpp prune wrote")
+    if (folder / "cells").is_dir():
+        raise ValueError(f"{folder} is a comparison: name runs of it, {folder / 'cells'}/…")
+    raise ValueError(f"no {RECORDS_FILE} in {folder}: name the folder that mgpp prune, or a PruningCallback, wrote")
+
+
+def _read_records(path: Path) -> list[Record]:
+    try:
+        return records.read(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): mend or remove that line") from None
+
+
+def _read_json(path: Path) -> Record | None:
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error})") from None
