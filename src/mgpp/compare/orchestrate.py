@@ -21,7 +21,7 @@ def compare(
     *,
     workers: int = 1,
     tell: Tell = lambda line: None,
-    launch: Launch = launch,
+    launch: Launch[Cell] = launch,
 ) -> dict[str, Any]:
     """Run what is not finished yet; returns what `results.json` holds.
 
