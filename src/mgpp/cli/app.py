@@ -14,6 +14,7 @@ from mgpp.cli.evaluate import evaluate
 from mgpp.cli.finetune import finetune
 from mgpp.cli.inspect import inspect
 from mgpp.cli.noise import quiet_libraries
+from mgpp.cli.presets import presets
 from mgpp.cli.prune import prune
 from mgpp.run.result import mgpp_version
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 for command in (demo, prune, finetune, compare, evaluate, inspect, bench):
     app.command()(command)
+app.add_typer(presets, name="presets")
 
 
 def _print_version(asked: bool) -> None:
