@@ -25,13 +25,37 @@ MAY_IMPORT = {
     "run": {"distillation", "layers", "methods", "targets", "pruner", "trainer", "tasks", "records"},
     "presets": {"methods", "run"},
     "compare": {"methods", "run"},
+    "sweep": {"compare", "methods", "presets", "run", "tasks", "trainer"},
     "runtime": {"layers"},
-    "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run", "presets", "compare", "bench"},
+    "cli": {
+        "methods",
+        "targets",
+        "pruner",
+        "trainer",
+        "tasks",
+        "records",
+        "run",
+        "presets",
+        "compare",
+        "sweep",
+        "bench",
+    },
     "__init__": {"adamw", "distillation", "layers", "methods", "optim", "pruner", "runtime", "sampler", "trainer"},
     "bench": {"adamw", "functional", "kernels", "methods", "pruner", "runtime", "targets"},
     "__main__": {"cli"},
 }
-MAY_SEE_TRANSFORMERS = {"bench", "distillation", "layers", "targets", "trainer", "tasks", "run", "runtime", "cli"}
+MAY_SEE_TRANSFORMERS = {
+    "bench",
+    "distillation",
+    "layers",
+    "targets",
+    "trainer",
+    "tasks",
+    "run",
+    "runtime",
+    "sweep",
+    "cli",
+}
 
 FILES = sorted(SOURCE.rglob("*.py"))
 

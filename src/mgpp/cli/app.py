@@ -16,6 +16,7 @@ from mgpp.cli.inspect import inspect
 from mgpp.cli.noise import quiet_libraries
 from mgpp.cli.presets import presets
 from mgpp.cli.prune import prune
+from mgpp.cli.sweep import sweep
 from mgpp.run.result import mgpp_version
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, prune, finetune, compare, evaluate, inspect, bench):
+for command in (demo, prune, finetune, compare, sweep, evaluate, inspect, bench):
     app.command()(command)
 app.add_typer(presets, name="presets")
 
