@@ -50,6 +50,8 @@ NOTED = {
     "deberta-v3-base/mnli": "32 against 256",
     "bert-base/mnli": "end = 1.0",
     "bert-base/upstream": "5e-4",
+    "bart-large/xsum": "beams = 8",
+    "bart-large/cnn-dailymail": "beams = 8",
 }
 
 
@@ -72,8 +74,13 @@ def rows() -> list[Row]:
     found = [
         Row(f"deberta-v3-base/{task}", at, {**paper.column(paper.A2, task, at), **prior}) for task in GLUE for at in ALL
     ]
-    for task in ("mnli", "qqp", "qnli", "sst2"):
+    for task in ("mnli", "qqp", "qnli", "squad", "sst2"):
         found += [Row(f"bert-base/{task}", at, paper.column(paper.A3, task)) for at in paper.A3_SPARSITIES]
+    for at in ("0.5", "0.6", "0.7", "0.8", "0.9", "0.95"):
+        found.append(Row("deberta-v3-base/squad", float(at), {**paper.column(paper.A4, at), **prior}))
+    for task in ("xsum", "cnn-dailymail"):
+        numbers = {**paper.column(paper.A5, task), **prior}
+        found += [Row(f"bart-large/{task}", at, numbers) for at in paper.A5_SPARSITIES]
     mnli = paper.column(paper.A3, "mnli")
     upstream = {**paper.column(paper.UPSTREAM, "upstream"), **{key: mnli[key] for key in paper.UPSTREAM_FROM_MNLI}}
     found += [Row("bert-base/upstream", at, upstream) for at in paper.UPSTREAM_SPARSITIES]

@@ -47,7 +47,7 @@ def written(tmp_path):
 def test_shipped_presets_are_read_through_the_package():
     folder = Path(str(files("mgpp.presets")))
     assert {f"{name}.toml" for name in names()} == {str(path.relative_to(folder)) for path in folder.rglob("*.toml")}
-    assert len(names()) > 20
+    assert len(names()) > 25
 
 
 def test_a_wheel_carries_them():
