@@ -28,15 +28,30 @@ MAY_IMPORT = {
     "distillation": {"functional"},
     "tasks": set(),
     "run": {"distillation", "layers", "methods", "notebook", "targets", "pruner", "trainer", "tasks", "records"},
+    "presets": {"methods", "run"},
     "compare": {"methods", "notebook", "report", "run"},
+    "sweep": {"compare", "methods", "presets", "run", "tasks", "trainer"},
     "runtime": {"layers"},
-    "cli": {"methods", "targets", "pruner", "trainer", "tasks", "records", "run", "compare", "bench", "report"},
+    "cli": {
+        "methods",
+        "targets",
+        "pruner",
+        "trainer",
+        "tasks",
+        "records",
+        "run",
+        "presets",
+        "compare",
+        "sweep",
+        "bench",
+        "report",
+    },
     "__init__": {"adamw", "distillation", "layers", "methods", "optim", "pruner", "runtime", "sampler", "trainer"},
     "bench": {"adamw", "functional", "kernels", "methods", "pruner", "runtime", "targets"},
     "__main__": {"cli"},
 }
 MAY_SEE_TRANSFORMERS = {
-    "bench", "distillation", "layers", "targets", "trackers", "trainer", "tasks", "run", "runtime", "cli",
+    "bench", "distillation", "layers", "targets", "trackers", "trainer", "tasks", "run", "runtime", "sweep", "cli",
 }  # fmt: skip
 
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -90,3 +90,18 @@ def test_a_held_run_resumes_to_the_same_bits(sparse, tiny_reviews, tmp_path):
         run(config("out"), callbacks=[At(7, stop_with(KeyboardInterrupt))])
     run(config("out"), resume=True)
     assert outcome(config("out")) == outcome(config("whole"))
+
+
+def test_a_preset_of_the_second_stage_holds_the_mask_by_itself(sparse, tiny_reviews, tmp_path, capsys):
+    preset = tmp_path / "second.toml"
+    preset.write_text(f'[run]\ndata = "{tiny_reviews}"\n[method]\nmethod = "hold_mask"\n')
+    words = ["finetune", "--preset", str(preset), "--model", str(sparse), "-o", str(tmp_path / "out")]
+    capsys.readouterr()
+    assert main([*words, *SHORT, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["method"]["method"], result["zeros"]) == ("hold_mask", int(0.75 * PRUNABLE))
+
+
+def test_a_preset_that_prunes_is_not_for_fine_tuning(tmp_path, capsys):
+    assert main(["finetune", "--preset", "bert-base/sst2", "-o", str(tmp_path / "out")]) == 2
+    assert "preset bert-base/sst2 prunes: run it with mgpp prune" in capsys.readouterr().err

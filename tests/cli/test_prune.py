@@ -11,7 +11,7 @@ pytest.importorskip("datasets")
 
 from mgpp.cli import main
 from mgpp.cli import prune as command
-from mgpp.cli.prune import read_setting
+from mgpp.cli.asked import read_setting
 from tests.tiny import PRUNABLE, At, poison, reviews, write_csv, write_jsonl
 
 SHORT = ["--max-steps=10", "--batch-size=8", "--lr=5e-3", "--logging-steps=1", "--save-steps=3", "--device=cpu"]

@@ -15,8 +15,10 @@ from mgpp.cli.finetune import finetune
 from mgpp.cli.inspect import inspect
 from mgpp.cli.noise import quiet_libraries
 from mgpp.cli.plot import plot
+from mgpp.cli.presets import presets
 from mgpp.cli.prune import prune
 from mgpp.cli.report import report
+from mgpp.cli.sweep import sweep
 from mgpp.cli.watch import watch
 from mgpp.run.result import mgpp_version
 
@@ -27,8 +29,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, prune, finetune, compare, evaluate, inspect, report, watch, plot, bench):
+for command in (demo, prune, finetune, compare, sweep, evaluate, inspect, report, watch, plot, bench):
     app.command()(command)
+app.add_typer(presets, name="presets")
 
 
 def _print_version(asked: bool) -> None:

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from mgpp import compare as comparing
 from mgpp.cli import options
+from mgpp.cli.asked import read_setting
 from mgpp.cli.errors import FAILED
-from mgpp.cli.prune import read_setting
 from mgpp.compare.grid import AUTO, settings_by_method
 from mgpp.compare.results import as_table, failures
 from mgpp.methods import METHODS

@@ -1,37 +1,30 @@
 """`mgpp prune`: fine-tune a pretrained model and prune it on the way."""
 
 import json
-import re
-import tomllib
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from mgpp.cli import options
+from mgpp.cli import asked, options
 from mgpp.cli.progress import TrainingBar
-from mgpp.methods import METHODS, Method, from_dict, needs_sparsity
-from mgpp.run import RunConfig, run
+from mgpp.methods.ramp import DoesNotFit
+from mgpp.run import run
 
 
 @options.with_settings()
 def prune(
-    model: options.Model,
-    data: options.Data,
+    *,
+    model: asked.Model = None,
+    data: asked.Data = None,
     output: options.Output,
-    sparsity: Annotated[
-        float | None, typer.Option("--sparsity", "-s", help="Fraction of weights to remove, such as 0.9.")
-    ] = None,
-    method: Annotated[
-        str, typer.Option("--method", "-m", help=f"{', '.join(METHODS)}; none fine-tunes without pruning.")
-    ] = "mgpp",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting of the method: start=0.1, end=2000, spike_var=1e-9."
-        ),
-    ] = None,
+    preset: asked.PresetName = None,
+    other_model: asked.OtherModel = None,
+    other_data: asked.OtherData = None,
+    sparsity: asked.Sparsity = None,
+    method: asked.MethodName = None,
+    settings: asked.Set = None,
     resume: options.Resume = False,
     overwrite: options.Overwrite = False,
     keep_checkpoints: options.KeepCheckpoints = False,
@@ -40,52 +33,49 @@ def prune(
 ) -> None:
     """Train MODEL on DATA and prune it on the way.
 
-    The folder then holds an ordinary checkpoint for from_pretrained, a model card, records.jsonl and result.json.
+    With --preset model, data and every setting come from one of the paper's rows or a file, and any option overrides
+    them. The folder then holds an ordinary checkpoint for from_pretrained, a model card, records.jsonl and result.json.
     """
-    chosen = read_method(method, sparsity, settings or [])
-    config = RunConfig(model=model, data=data, output=output, method=chosen, **given)
-    train(config, resume=resume, overwrite=overwrite, keep_checkpoints=keep_checkpoints, as_json=as_json)
+    read = asked.read_asked(
+        preset=preset,
+        places={"model": (model, other_model), "data": (data, other_data)},
+        sparsity=sparsity,
+        method=method,
+        settings=settings or [],
+        given=given,
+    )
+    train(read, output=output, resume=resume, overwrite=overwrite, keep_checkpoints=keep_checkpoints, as_json=as_json)
 
 
-def train(config: RunConfig, *, as_json: bool, **how: bool) -> None:
+def train(read: asked.Asked, *, output: str, as_json: bool, **how: bool) -> None:
     """Run it under a bar, and print what came out."""
+    config = read.settings.config(output=output)
     console = Console(stderr=True, highlight=False)
+
+    def tell(line: str) -> None:
+        console.print(line, markup=False, soft_wrap=True)
+
+    for note in read.settings.notes:
+        tell(note)
     with TrainingBar(console) as bar:
-        result = run(
-            config, callbacks=[bar], tell=lambda line: console.print(line, markup=False, soft_wrap=True), **how
-        )
+        try:
+            result = run(config, callbacks=[bar], tell=tell, **how)
+        except DoesNotFit as error:
+            raise _with_cure(error, read) from error
     if as_json:
         typer.echo(json.dumps(result))
     else:
         Console(highlight=False).print(summary(result))
 
 
-def read_method(name: str, sparsity: float | None, settings: list[str]) -> Method | None:
-    chosen = dict(read_setting(setting) for setting in settings)
-    if name == "none":
-        if sparsity is not None or chosen:
-            raise ValueError("method none prunes nothing: leave --sparsity and --set out, or choose a method")
-        return None
-    without = {"sparsity", "structure"} & chosen.keys() or (name in METHODS and not needs_sparsity(name))
-    if sparsity is None and not without:
-        raise ValueError("how many weights should go? give --sparsity, such as --sparsity 0.9 (or --method none)")
-    return from_dict({"method": name, **({} if sparsity is None else {"sparsity": sparsity}), **chosen})
-
-
-def read_setting(setting: str) -> tuple[str, Any]:
-    """spike_var=1e-9 → ("spike_var", 1e-9). Values are TOML's; words (curvature), epochs (2ep) and structures (2:4)
-    need no quotes."""
-    key, equals, value = (part.strip() for part in setting.partition("="))
-    if not (key and equals and value):
-        raise ValueError(f"--set {setting}: write it as KEY=VALUE, such as spike_var=1e-9")
-    is_word = re.fullmatch(r"[A-Za-z_][\w-]*", value) and value.lower() not in ("true", "false", "inf", "nan")
-    is_structure = re.fullmatch(r"\d+[x:]\d+", value)
-    if is_word or is_structure or re.fullmatch(r"[\d.]+\s*ep", value):
-        return key, value
-    try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        raise ValueError(f"--set {setting}: {value!r} is no number, word, true, false or epochs (2ep)") from None
+def _with_cure(error: DoesNotFit, read: asked.Asked) -> ValueError:
+    """A preset's ramp is written in the steps of its own data: say how to keep its shape on other rows."""
+    if read.preset is None or read.preset.examples is None or read.settings.method is None:
+        return error
+    shares = read.preset.in_shares(read.settings.method.get("sparsity"))
+    told = " ".join(f"--set {name}={round(share, 4)}" for name, share in shares.items())  # 1.0, for 1 is a step
+    written = f"preset {read.preset.name} was written for {read.preset.examples:,} examples"
+    return ValueError(f"{error}; {written}: {told} keeps its ramp's shape" if shares else str(error))
 
 
 def summary(result: dict[str, Any]) -> Table:

@@ -22,7 +22,7 @@ def compare(
     *,
     workers: int = 1,
     tell: Tell = lambda line: None,
-    launch: Launch = launch,
+    launch: Launch[Cell] = launch,
 ) -> ComparisonResult:
     """Run what is not finished yet; returns what `results.json` holds.
 
@@ -36,7 +36,7 @@ def compare(
     missing = [cell for cell in (*dense, *pruned) if not cell.is_finished]
     if missing:
         check_plan(comparison, missing)
-    with _alone(comparison.folder):
+    with alone(comparison.folder, "comparison"):
         board = _Board(comparison, [*dense, *pruned], tell)
         board.say_found()
         try:
@@ -120,8 +120,8 @@ def _teachable(comparison: Comparison, pruned: list[Cell], board: _Board) -> lis
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two comparisons in one folder would run the same cells twice, over each other. The lock dies with its process."""
+def alone(folder: Path, what: str) -> Iterator[None]:
+    """Two at work in one folder would run the same cells twice, over each other. The lock dies with its process."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
@@ -133,6 +133,6 @@ def _alone(folder: Path) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise ValueError(f"another comparison is at work in {folder}: wait for it, or choose another folder") from None
+        raise ValueError(f"another {what} is at work in {folder}: wait for it, or choose another folder") from None
     finally:
         os.close(handle)

@@ -1,4 +1,4 @@
-"""Runs cells as processes, so many at a time; a cell that dies takes nothing with it."""
+"""Runs jobs as processes, so many at a time; one that dies takes nothing with it."""
 
 import json
 import os
@@ -7,24 +7,42 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 from mgpp.compare.grid import Cell
 
-Launch = Callable[[Cell, dict[str, str], Path], subprocess.Popen[bytes]]
 PATIENCE = 60  # seconds for a run to stop at a checkpoint, before it is killed
 
 
+class Job(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_finished(self) -> bool: ...
+
+
+Work = TypeVar("Work", bound=Job)
+Launch = Callable[[Work, dict[str, str], Path], subprocess.Popen[bytes]]
+
+
 def launch(cell: Cell, environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    told = {"config": cell.config.to_dict(), "resume": cell.is_begun}
+    return start_process("mgpp.compare.worker", told, environment, log)
+
+
+def start_process(
+    module: str, told: Mapping[str, Any], environment: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
     """A session of its own: Ctrl-C reaches this process alone, which passes it on once."""
-    job = json.dumps({"config": cell.config.to_dict(), "resume": cell.is_begun})
     with log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "mgpp.compare.worker", job],
+            [sys.executable, "-m", module, json.dumps(told)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,
@@ -33,8 +51,8 @@ def launch(cell: Cell, environment: dict[str, str], log: Path) -> subprocess.Pop
         )
 
 
-class Pool:
-    def __init__(self, workers: int, logs: Path, *, launch: Launch = launch) -> None:
+class Pool(Generic[Work]):
+    def __init__(self, workers: int, logs: Path, *, launch: Launch[Work]) -> None:
         if workers < 1:
             raise ValueError(f"workers={workers}: at least 1")
         self._workers = workers
@@ -47,34 +65,43 @@ class Pool:
         self._lock = threading.Lock()
         self._stopping = False
 
-    def run(self, cells: Sequence[Cell], ended: Callable[[Cell, str | None], None]) -> None:
-        """`ended` is told, here and one at a time, of each cell and why it failed (None: it did not)."""
+    def run(self, jobs: Iterable[Work], ended: Callable[[Work, str | None], None]) -> None:
+        """`ended` is told, here and one at a time, of each job and why it failed (None: it did not).
+
+        A job is drawn from `jobs` when a process is free for it, so the next may depend on how the last one ended.
+        """
         self._logs.mkdir(parents=True, exist_ok=True)
+        waiting = iter(jobs)
+        running: dict[Future[str | None], Work] = {}
         with ThreadPoolExecutor(self._workers) as threads:
-            futures = {threads.submit(self._run_one, cell): cell for cell in cells}
             try:
-                for future in as_completed(futures):
-                    ended(futures[future], future.result())
+                while True:
+                    while len(running) < self._workers and (job := next(waiting, None)) is not None:
+                        running[threads.submit(self._run_one, job)] = job
+                    if not running:
+                        return
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        ended(running.pop(future), future.result())
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 self._stop()
                 raise
 
-    def _run_one(self, cell: Cell) -> str | None:
+    def _run_one(self, job: Work) -> str | None:
         slot = self._slots.get()
-        log = self._logs / f"{cell.name}.log"
+        log = self._logs / f"{job.name}.log"
         try:
             with self._lock:
                 if self._stopping:
                     return "not begun"
-                process = self._launch(cell, environment(slot, self._workers), log)
+                process = self._launch(job, environment(slot, self._workers), log)
                 self._running.add(process)
             assert process.stdout is not None
             said = process.stdout.read()
             code = process.wait()
             if process.stdin is not None:
                 process.stdin.close()
-            return None if code == 0 and cell.is_finished else why(code, said, log)
+            return None if code == 0 and job.is_finished else why(code, said, log)
         except OSError as error:
             return f"its process could not be started: {error}"
         finally:

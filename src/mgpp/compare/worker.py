@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from mgpp.run import RunConfig, RunInterrupted, RunStopped, run
@@ -14,14 +15,18 @@ INTERRUPTED = 130
 
 
 def main(job: str) -> int:
-    """0 when the run is finished; else the reason goes to stdout, as JSON. What libraries print goes to stderr."""
+    asked = json.loads(job)
+    return obey(lambda: run(RunConfig.from_dict(asked["config"]), resume=asked["resume"], tell=tell))
+
+
+def obey(work: Callable[[], object]) -> int:
+    """0 when `work` is done; else the reason goes to stdout, as JSON. What libraries print goes to stderr."""
     # A shell starts what runs in its background with SIGINT ignored, and that is inherited.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
-    asked = json.loads(job)
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            run(RunConfig.from_dict(asked["config"]), resume=asked["resume"], tell=_tell)
+            work()
     except (KeyboardInterrupt, RunInterrupted):
         return INTERRUPTED
     except Exception as error:
@@ -30,15 +35,15 @@ def main(job: str) -> int:
     return 0
 
 
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def _stop_with_parent() -> None:
     """The parent holds our stdin open; when it is gone, however rudely, this run stops at its last checkpoint."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGINT)
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _reason(error: Exception) -> str:

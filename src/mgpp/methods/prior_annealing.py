@@ -7,7 +7,7 @@ from mgpp.functional.prior import half_width
 from mgpp.functional.select import Cut
 from mgpp.methods.magnitude import SCORES, MagnitudeRamp
 from mgpp.methods.prior import Prior
-from mgpp.methods.ramp import Schedule
+from mgpp.methods.ramp import DoesNotFit, Schedule
 from mgpp.methods.recipe import Hold, Recipe, Score, Select, Step
 from mgpp.methods.structured import selection
 from mgpp.methods.times import Run, Time, check_time, resolve_time
@@ -90,7 +90,7 @@ class OneShot(Schedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.end <= self.at <= self.last:
-            raise ValueError(
+            raise DoesNotFit(
                 f"prune_at={self.at}: between the ramp's end={self.end} and the run's last step {self.last}"
             )
 

@@ -87,6 +87,10 @@ def _require_matrices(targets: Mapping[str, nn.Parameter], structure: str) -> No
             )
 
 
+class DoesNotFit(ValueError):
+    """A ramp that lies outside its run."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """A ramp with its times in steps. Refuses what does not fit the run: it never bends a schedule silently."""
@@ -100,12 +104,12 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.start >= self.end:
-            raise ValueError(
+            raise DoesNotFit(
                 f"start={self.start} is not before end={self.end} in a run of {self.last} steps: "
                 "lower start, raise end or train for longer"
             )
         if self.end > self.last:
-            raise ValueError(f"end={self.end} is past the run's last step {self.last}: lower end or train for longer")
+            raise DoesNotFit(f"end={self.end} is past the run's last step {self.last}: lower end or train for longer")
 
     def sparsity_at(self, t: int) -> float:
         return cubic_sparsity(t, start=self.start, end=self.end, final=self.sparsity, initial=self.initial_sparsity)

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from mgpp import methods
 from mgpp.methods import Method
+from mgpp.methods.times import Run
 from mgpp.tasks import Data, Source, describe_data, find_task
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -128,6 +129,12 @@ class RunConfig:
     @property
     def source(self) -> Source:
         return Source(**{field.name: getattr(self, field.name) for field in fields(Source)})
+
+    def length(self, examples: int, *, devices: int = 1) -> Run:
+        """As the Trainer will count it."""
+        per_epoch = math.ceil(math.ceil(examples / (self.batch_size * devices)) / self.accumulate)
+        total = self.max_steps or math.ceil(self.epochs * per_epoch)
+        return Run(total_steps=total, steps_per_epoch=per_epoch, train_size=examples)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; an object of `datasets` is only described, and a run of it resumed with one like it."""

@@ -1,7 +1,6 @@
 """A run laid out to the last number before anything is trained or written: what does not fit fails here."""
 
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,7 @@ def _trackers(config: RunConfig) -> tuple[str, ...]:
 
 
 def _length(config: RunConfig, args: Seq2SeqTrainingArguments, task: Task) -> Run:
-    """As the Trainer will count it. A stream has no epochs but those that `train_size` makes."""
+    """A stream has no epochs but those that `train_size` makes."""
     batch = args.train_batch_size * args.world_size
     rows = len(task.train) if hasattr(task.train, "__len__") else None
     size = task.train_size or rows
@@ -131,6 +130,5 @@ def _length(config: RunConfig, args: Seq2SeqTrainingArguments, task: Task) -> Ru
         size = config.max_steps * config.accumulate * batch
     if rows is not None and rows < batch:
         raise ValueError(f"{rows} training rows do not fill one batch of {batch}: lower --batch-size, or give more")
-    per_epoch = math.ceil(math.ceil((rows or size) / batch) / config.accumulate)
-    total = config.max_steps or math.ceil(config.epochs * per_epoch)
-    return Run(total_steps=total, steps_per_epoch=None if rows is None else per_epoch, train_size=size)
+    length = config.length(rows or size, devices=batch // config.batch_size)
+    return replace(length, steps_per_epoch=None if rows is None else length.steps_per_epoch, train_size=size)

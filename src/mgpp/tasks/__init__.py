@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mgpp.tasks import glue, language, squad, summarization, text
-from mgpp.tasks.source import Data, Source, describe_data
+from mgpp.tasks.source import HOLDOUT, Data, Source, describe_data
 from mgpp.tasks.task import Generation, Task, TaskKind
 
 TASKS: dict[str, TaskKind] = {
@@ -50,6 +50,7 @@ def _with_length(kind: TaskKind, source: Source) -> Source:
 
 
 __all__ = [
+    "HOLDOUT",
     "TASKS",
     "Data",
     "Generation",

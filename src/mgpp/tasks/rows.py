@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mgpp.tasks.extra import require
-from mgpp.tasks.source import OBJECT, Data, Source, describe_data
+from mgpp.tasks.source import HOLDOUT, OBJECT, Data, Source, describe_data
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -40,16 +40,17 @@ class Parts:
     note: str = ""
 
     def hold_out(self, source: Source, *, seed: int) -> "Parts":
-        """Where no rows to score on were given, some of the training rows are set aside."""
+        """Where no rows to score on were given, or none are wanted, some of the training rows are set aside."""
         if self.evaluation:
             return replace(self, note=scored_on(self.evaluation))
+        why = "as asked" if source.eval_split == HOLDOUT else "no validation rows were given"
         if is_stream(self.train):
             held = first_rows(self.train, STREAMED_ROWS)
-            note = f"no validation rows were given: the first {len(held):,} of the stream are held out and scored on"
+            note = f"{why}: the first {len(held):,} of the stream are held out and scored on"
             return Parts(train=self.train.skip(STREAMED_ROWS), evaluation={"validation": held}, note=note)
         train, held = hold_out(self.train, share=source.holdout, seed=seed)
         note = (
-            f"no validation rows were given: {len(held):,} of {len(self.train):,} training rows are held out "
+            f"{why}: {len(held):,} of {len(self.train):,} training rows are held out "
             f"({source.holdout:.0%}, seed {seed}) and scored on"
         )
         return Parts(train=train, evaluation={"validation": held}, note=note)
@@ -59,7 +60,9 @@ def find_parts(source: Source, *, prefer: Sequence[str] = ("validation",), strea
     """The splits that `source` names; else train, and of `prefer` as many as there are."""
     splits = load_splits(source.data, stream=source.stream)
     train = source.train_split or _only(splits, "train", source.data, option="--train-split")
-    if source.eval_data is not None:
+    if source.eval_split == HOLDOUT:
+        found = {}
+    elif source.eval_data is not None:
         others = load_splits(source.eval_data, stream=source.stream)
         names = [source.eval_split] if source.eval_split else _preferred(others, prefer) or list(others)[:1]
         where = str(describe_data(source.eval_data))

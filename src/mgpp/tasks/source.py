@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 
 Data = Union[str, "Dataset", "DatasetDict", "IterableDataset", "IterableDatasetDict"]
 
+# As `eval_split`: score on a share of the training rows even where there are others. No split can have such a name.
+HOLDOUT = "train:holdout"
+
 # So begins what stands for an object of `datasets` where only text can stand: in a result, and in a run's folder.
 OBJECT = "datasets:"
 
