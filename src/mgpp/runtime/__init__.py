@@ -1,7 +1,19 @@
-"""Pruned models that run fast: 2:4 layers on a GPU, and on a CPU sparse products, of which `active` names the path."""
+"""Pruned models that run fast: `accelerate` on a CPU, by the path `active` names; `to_semi_structured` on a GPU."""
 
 from mgpp.runtime.build import NoKernel
+from mgpp.runtime.layer import SparseLinear
 from mgpp.runtime.paths import Path, active
 from mgpp.runtime.semi_structured import to_semi_structured
+from mgpp.runtime.swap import Summary, accelerate, densify, summary
 
-__all__ = ["NoKernel", "Path", "active", "to_semi_structured"]
+__all__ = [
+    "NoKernel",
+    "Path",
+    "SparseLinear",
+    "Summary",
+    "accelerate",
+    "active",
+    "densify",
+    "summary",
+    "to_semi_structured",
+]
