@@ -70,7 +70,7 @@ def test_a_kernel_is_built_once(compiled, monkeypatch):
 
 def test_where_the_cache_cannot_be_written_the_process_has_its_own(fresh, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("MGPP_CACHE", str(tmp_path / "file" / "mgpp"))
     folder = build._cache()
     assert folder.is_dir()
     assert tmp_path not in folder.parents

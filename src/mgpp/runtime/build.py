@@ -55,10 +55,10 @@ class Kernel:
 
 
 class Bound:
-    """The kernel with one layer's weights: float32 (tokens × columns), contiguous, → (tokens × rows)."""
+    """The kernel with one layer's weights: float32 (… × columns), contiguous, and the bias → (… × rows)."""
 
     def __init__(self, kernel: Kernel, packed: Packed) -> None:
-        self._multiply, self._rows = kernel._multiply, packed.rows
+        self._multiply, self._rows, self._columns = kernel._multiply, packed.rows, packed.columns
         self._packed = packed  # the addresses below are its tensors'
         parts = (packed.values, packed.places, packed.lines, packed.starts)
         assert all(part.is_contiguous() for part in parts)
@@ -66,9 +66,10 @@ class Bound:
         self._address = ctypes.addressof(self._matrix)
 
     def __call__(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        y = x.new_empty(len(x), self._rows)
+        y = x.new_empty((*x.shape[:-1], self._rows))
         at = bias.data_ptr() if bias is not None else None
-        if self._multiply(self._address, x.data_ptr(), at, y.data_ptr(), len(x), torch.get_num_threads()):
+        tokens, threads = x.numel() // self._columns, torch.get_num_threads()
+        if self._multiply(self._address, x.data_ptr(), at, y.data_ptr(), tokens, threads):
             raise MemoryError(f"no memory to pack activations of shape {tuple(x.shape)}")
         return y
 
@@ -136,8 +137,8 @@ def _output(*command: str) -> str:
 
 @functools.cache
 def _cache() -> Path:
-    """~/.cache/mgpp, or a folder of this process where that cannot be written."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mgpp"
+    """$MGPP_CACHE, or ~/.cache/mgpp; or a folder of this process where that cannot be written."""
+    folder = Path(os.environ.get("MGPP_CACHE") or Path.home() / ".cache" / "mgpp")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

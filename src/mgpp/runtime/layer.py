@@ -71,8 +71,7 @@ class SparseLinear(nn.Module):
             return x.new_empty(*x.shape[:-1], self.out_features)
         if self._product is None:
             self._product = self._bound()
-        y = self._product(x.reshape(-1, self.in_features).contiguous().resolve_neg(), self.bias)
-        return y.view(*x.shape[:-1], self.out_features)
+        return self._product(x.contiguous().resolve_neg(), self.bias)
 
     def _bound(self) -> Product:
         path = active(self.path)

@@ -10,7 +10,7 @@ from torch import Tensor
 from mgpp.runtime.build import NoKernel, kernel
 from mgpp.runtime.layout import Packed, pack, to_csr
 
-Product = Callable[[Tensor, Tensor | None], Tensor]  # (tokens × columns) and the bias → (tokens × rows)
+Product = Callable[[Tensor, Tensor | None], Tensor]  # contiguous (… × columns) and the bias → (… × rows)
 PATHS = ("auto", "compiled", "csr")
 
 
@@ -62,8 +62,9 @@ def csr_product(packed: Packed) -> Product:
     weight = to_csr(packed)
 
     def product(x: Tensor, bias: Tensor | None) -> Tensor:
-        y = weight @ x.T if bias is None else torch.addmm(bias.unsqueeze(1), weight, x.T)
-        return y.T.contiguous()
+        tokens = x.view(-1, x.shape[-1]).T
+        y = weight @ tokens if bias is None else torch.addmm(bias.unsqueeze(1), weight, tokens)
+        return y.T.contiguous().view(*x.shape[:-1], len(y))
 
     return product
 
