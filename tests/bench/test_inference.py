@@ -95,6 +95,15 @@ def test_the_sparse_engine_leaves_the_model_as_it_was():
     assert summary(model).sparse_layers == 0
 
 
+def test_activations_are_left_out_where_that_is_asked_for():
+    rows = measure_inference("tiny", **QUICK, sparsities=(0.9,), only=["sparse without activations"])
+    assert [row["name"] for row in rows] == ["torch fp32", "sparse without activations 90%"]
+    assert rows[1]["error"] < 1e-5
+    model = BertModel(TINY)
+    inference._drop_activations_(model)
+    assert isinstance(model.encoder.layer[0].intermediate.intermediate_act_fn, torch.nn.Identity)
+
+
 def test_a_side_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match="only='tensorrt' is not one of torch fp32"):
         measure_inference("tiny", **QUICK, only=["tensorrt"])

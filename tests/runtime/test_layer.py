@@ -155,6 +155,12 @@ def test_a_compiled_model_goes_around_it(pair):
     assert relative_error(model(x), nn.functional.gelu(layer(x))) < 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_a_trace_is_refused(pair):
+    with pytest.raises(RuntimeError, match="cannot be traced or exported"):
+        torch.jit.trace(pair[1], torch.randn(3, 45))
+
+
 def test_it_says_what_it_is():
     sparse = SparseLinear.replacing(linear(), path="csr")
     assert repr(sparse).startswith("SparseLinear(45, 70, density=0.1")

@@ -138,12 +138,12 @@ def _output(*command: str) -> str:
 @functools.cache
 def _cache() -> Path:
     """$MGPP_CACHE, or ~/.cache/mgpp; or a folder of this process where that cannot be written."""
-    folder = Path(os.environ.get("MGPP_CACHE") or Path.home() / ".cache" / "mgpp")
     try:
+        folder = Path(os.environ.get("MGPP_CACHE") or Path.home() / ".cache" / "mgpp")
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except OSError:
+    except (OSError, RuntimeError):  # a user without a home is a RuntimeError
         return Path(tempfile.mkdtemp(prefix="mgpp-"))
 
 

@@ -65,6 +65,11 @@ class SparseLinear(nn.Module):
                 "no gradient goes through an accelerated layer: call the model under torch.inference_mode(), or train "
                 "before mgpp.accelerate (mgpp.runtime.densify brings the plain layers back)"
             )
+        if torch.jit.is_tracing():
+            # A trace sees torch's operations alone: it would take this layer's output for a constant.
+            raise RuntimeError(
+                "an accelerated layer cannot be traced or exported: call mgpp.runtime.densify(model) first"
+            )
         if x.shape[-1:] != (self.in_features,):
             raise ValueError(f"the input's shape is {tuple(x.shape)}: its last size must be {self.in_features}")
         if x.numel() == 0:
