@@ -7,10 +7,13 @@ from typing import Any
 
 COLUMNS = {
     "name": "",
+    "batch": "batch",
     "weights": "weights",
     "tokens": "tokens",
     "median_ms": "ms, median (middle half)",
     "ratio": "against plain",
+    "speedup": "times as fast as dense torch fp32",
+    "error": "largest error",
     "device_ms": "device alone, ms",
     "device_ratio": "device against plain",
     "optimizer_ms": "optimizer step, ms",
@@ -29,7 +32,7 @@ def cell(key: str, row: dict[str, Any]) -> str:
         return ""
     if key == "median_ms":
         return f"{value:.3g} ({row['low_ms']:.3g} to {row['high_ms']:.3g})"
-    if key == "ratio":
+    if key in ("ratio", "speedup"):
         return f"{value:.3f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
@@ -42,7 +45,8 @@ def main(path: str) -> None:
     print("|" + "---|" * len(keys))
     for row in rows:
         print("| " + " | ".join(cell(key, row) for key in keys) + " |")
-    print(f"\n`{entry['command']}`, {entry['at']}: {entry['hardware']}, {entry['versions']}.")
+    commit = f", commit {entry['commit']}" if entry.get("commit") else ""
+    print(f"\n`{entry['command']}`, {entry['at']}{commit}: {entry['hardware']}, {entry['versions']}.")
 
 
 if __name__ == "__main__":

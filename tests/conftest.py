@@ -5,6 +5,7 @@ import shutil
 import tempfile
 
 os.environ["HF_DATASETS_CACHE"] = tempfile.mkdtemp(prefix="mgpp-tests-")  # no test's rows in a person's cache
+os.environ["MGPP_CACHE"] = tempfile.mkdtemp(prefix="mgpp-tests-")  # nor its kernels
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -25,7 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_unconfigure() -> None:
-    shutil.rmtree(os.environ["HF_DATASETS_CACHE"], ignore_errors=True)
+    for cache in ("HF_DATASETS_CACHE", "MGPP_CACHE"):
+        shutil.rmtree(os.environ[cache], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

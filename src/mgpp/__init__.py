@@ -19,7 +19,7 @@ from mgpp.methods import (
 )
 from mgpp.optim import SGHMC, SGLD
 from mgpp.pruner import Pruner, prepare
-from mgpp.runtime import to_semi_structured
+from mgpp.runtime import accelerate, to_semi_structured
 from mgpp.sampler import GradientSampler
 from mgpp.trainer import PruningCallback
 
@@ -44,6 +44,7 @@ __all__ = [
     "Pruner",
     "PruningCallback",
     "SoftMovement",
+    "accelerate",
     "load_pretrained",
     "merge_",
     "prepare",

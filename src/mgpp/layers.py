@@ -17,7 +17,7 @@ from mgpp.functional.lowrank import joined, rank_for, split
 
 CONFIG_KEY = "mgpp_low_rank"
 # They read a Linear's weight without calling it, in their fast path: they would compute with S alone.
-_READERS = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
+WEIGHT_READERS = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
 
 class LowRankSparse(nn.Module):
@@ -142,7 +142,7 @@ def _owners(model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, 
 
 
 def _require_replaceable(model: nn.Module, layers: Mapping[str, nn.Module]) -> None:
-    readers = tuple(name for name, module in model.named_modules() if isinstance(module, _READERS))
+    readers = tuple(name for name, module in model.named_modules() if isinstance(module, WEIGHT_READERS))
     for name, layer in layers.items():
         if type(layer) not in (nn.Linear, Conv1D) or name.startswith(tuple(f"{reader}." for reader in readers)):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""`mgpp bench`: what pruning costs on this machine."""
+"""`mgpp bench`: what pruning costs on this machine, and what its zeros bring."""
 
 import json
 import shlex
@@ -11,25 +11,38 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mgpp.bench import SHAPES, measure_decoder, measure_overhead, measure_selection, measure_semi_structured
+from mgpp.bench import (
+    SHAPES,
+    measure_decoder,
+    measure_inference,
+    measure_overhead,
+    measure_selection,
+    measure_semi_structured,
+)
 from mgpp.run.result import provenance
 
-WHAT = ("overhead", "selection", "decoder", "semi-structured")
+WHAT = ("overhead", "selection", "decoder", "inference", "semi-structured")
 
 
 def bench(
     what: Annotated[
         str,
         typer.Argument(
-            help="overhead (a training step), selection (one event), decoder (7B) or semi-structured (2:4 inference)."
+            help="overhead (a training step), selection (one event), decoder (7B), inference (on a CPU) or "
+            "semi-structured (2:4 inference)."
         ),
     ] = "overhead",
-    shape: Annotated[str, typer.Option(help=f"overhead: {', '.join(SHAPES)}.")] = "minilm",
+    inference: Annotated[bool, typer.Option("--inference", help="The same as the argument inference.")] = False,
+    shape: Annotated[str, typer.Option(help=f"overhead and inference: {', '.join(SHAPES)}.")] = "minilm",
+    model: Annotated[str | None, typer.Option(help="inference: a pruned model's folder, instead of a shape.")] = None,
+    sparsities: Annotated[str, typer.Option(help="inference: comma-separated.")] = "0.8,0.9,0.95",
+    batches: Annotated[str, typer.Option(help="inference: batch sizes, comma-separated.")] = "1,32",
+    length: Annotated[int, typer.Option(help="inference: tokens in a row.")] = 128,
     sizes: Annotated[str, typer.Option(help="selection: numbers of weights, comma-separated.")] = "1e6,1e7",
     dtype: Annotated[str, typer.Option(help="selection and decoder: float32 or bfloat16.")] = "float32",
     rounds: Annotated[int, typer.Option(help="How often each side is measured.")] = 15,
     only: Annotated[
-        list[str] | None, typer.Option(help="overhead: this side alone (and plain); may be repeated.")
+        list[str] | None, typer.Option(help="overhead and inference: this side alone (and plain); may be repeated.")
     ] = None,
     naive: Annotated[bool, typer.Option(help="overhead: also the eager ops and kthvalue of released code.")] = True,
     device: Annotated[str, typer.Option(help="cpu or cuda; by default the GPU where there is one.")] = "",
@@ -39,21 +52,36 @@ def bench(
     """Measure what pruning costs here: medians with spread, all sides in one run."""
     import torch
 
+    what = "inference" if inference else what
     if what not in WHAT:
         raise ValueError(f"{what!r} is not one of {', '.join(WHAT)}")
     if shape not in SHAPES:
         raise ValueError(f"shape={shape!r} is not one of {', '.join(SHAPES)}")
     if dtype not in ("float32", "bfloat16"):
         raise ValueError(f"dtype={dtype!r} is not float32 or bfloat16")
-    if rounds < 1:
-        raise ValueError(f"rounds={rounds}: at least 1")
+    for option, value in {"rounds": rounds, "length": length}.items():
+        if value < 1:
+            raise ValueError(f"{option}={value}: at least 1")
+    if what == "inference" and device not in ("", "cpu"):
+        raise ValueError(f"device={device!r}: sparse inference is for the cpu")
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda' and no GPU is to be seen: use --device cpu")
     if what == "overhead":
         rows = measure_overhead(shape, device=place, rounds=rounds, naive=naive, only=only)
     elif what == "selection":
-        rows = measure_selection(sizes=_sizes(sizes), device=place, dtype=getattr(torch, dtype), rounds=rounds)
+        numbers = _sizes(sizes, "sizes", "numbers of weights, comma-separated, such as 1e6,1e7")
+        rows = measure_selection(sizes=numbers, device=place, dtype=getattr(torch, dtype), rounds=rounds)
+    elif what == "inference":
+        rows = measure_inference(
+            shape,
+            sparsities=_sparsities(sparsities),
+            batches=_sizes(batches, "batches", "batch sizes, comma-separated, such as 1,32"),
+            length=length,
+            rounds=rounds,
+            only=only,
+            folder=model,
+        )
     elif what == "semi-structured":
         rows = measure_semi_structured(device=place, rounds=rounds)
     else:
@@ -71,16 +99,29 @@ def bench(
         typer.echo(json.dumps(result))
     else:
         Console().print(as_table(result))
+        for row in rows:
+            if "missing" in row:
+                typer.echo(f"left out: {row['name']}, {row['missing']}")
 
 
-def _sizes(text: str) -> list[int]:
+def _sizes(text: str, option: str, such_as: str) -> list[int]:
     try:
         sizes = [int(float(part)) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"sizes={text!r}: numbers of weights, comma-separated, such as 1e6,1e7") from None
+        raise ValueError(f"{option}={text!r}: {such_as}") from None
     if min(sizes) < 1:
-        raise ValueError(f"sizes={text!r}: each at least 1")
+        raise ValueError(f"{option}={text!r}: each at least 1")
     return sizes
+
+
+def _sparsities(text: str) -> list[float]:
+    try:
+        sparsities = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"sparsities={text!r}: comma-separated, such as 0.8,0.9") from None
+    if not all(0.3 <= sparsity < 1 for sparsity in sparsities):
+        raise ValueError(f"sparsities={text!r}: each from 0.3 to below 1, or no layer is pruned enough to be sparse")
+    return sparsities
 
 
 def append(path: Path, result: dict[str, Any]) -> None:
@@ -93,8 +134,8 @@ def append(path: Path, result: dict[str, Any]) -> None:
 def as_table(result: dict[str, Any]) -> Table:
     rows: list[dict[str, Any]] = result["rows"]
     table = Table(title=f"mgpp bench {result['what']}")
-    hidden = {"low_ms", "high_ms", "runs"}
-    columns = [key for key in rows[0] if key not in hidden]
+    hidden = {"low_ms", "high_ms", "runs", "detail"}
+    columns = [key for key in rows[0] if key not in hidden and any(row.get(key) is not None for row in rows)]
     for key in columns:
         table.add_column(key, justify="left" if key == "name" else "right")
     for row in rows:
@@ -104,7 +145,7 @@ def as_table(result: dict[str, Any]) -> Table:
 
 def _cell(key: str, row: dict[str, Any]) -> str:
     value = row.get(key)
-    if key == "median_ms":
+    if key == "median_ms" and value is not None:
         return f"{value:.3f} ({row['low_ms']:.3f}–{row['high_ms']:.3f})"
     if isinstance(value, int):
         return f"{value:,}"

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from mgpp.layers import WEIGHT_READERS
+
 # Of outputs and inputs. cuSPARSELt asks for 16 × 16 in half precision, CUTLASS for 32 × 64: these hold for both.
 MULTIPLES = (32, 64)
 DTYPES = (torch.bfloat16, torch.float16)
-# They read a Linear's weight without calling it, by operations that a compressed weight does not have.
-_READERS = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
 
 def to_semi_structured(model: nn.Module) -> nn.Module:
@@ -71,7 +71,7 @@ def obstacle(model: nn.Module, name: str) -> str | None:
         return f"its bias is {layer.bias.dtype} and its weight {matrix.dtype}"
     parents = name.split(".")[:-1]
     for depth in range(len(parents) + 1):
-        if isinstance(model.get_submodule(".".join(parents[:depth])), _READERS):
+        if isinstance(model.get_submodule(".".join(parents[:depth])), WEIGHT_READERS):
             return "the module around it reads its weight by itself"
     return None
 
