@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "trainer": {"methods", "pruner", "records", "sampler", "trackers"},
     "distillation": {"functional"},
     "tasks": set(),
+    "artifact": {"layers", "targets"},
     "run": {"distillation", "layers", "methods", "notebook", "targets", "pruner", "trainer", "tasks", "records"},
     "presets": {"methods", "run"},
     "compare": {"methods", "notebook", "report", "run"},
@@ -46,12 +47,24 @@ MAY_IMPORT = {
         "bench",
         "report",
     },
-    "__init__": {"adamw", "distillation", "layers", "methods", "optim", "pruner", "runtime", "sampler", "trainer"},
+    "__init__": {
+        "adamw",
+        "artifact",
+        "distillation",
+        "layers",
+        "methods",
+        "optim",
+        "pruner",
+        "runtime",
+        "sampler",
+        "trainer",
+    },
     "bench": {"adamw", "functional", "kernels", "methods", "pruner", "runtime", "targets"},
     "__main__": {"cli"},
 }
 MAY_SEE_TRANSFORMERS = {
-    "bench", "distillation", "layers", "targets", "trackers", "trainer", "tasks", "run", "runtime", "sweep", "cli",
+    "artifact", "bench", "distillation", "layers", "targets", "trackers", "trainer", "tasks", "run", "runtime", "sweep",
+    "cli",
 }  # fmt: skip
 
 FILES = sorted(SOURCE.rglob("*.py"))

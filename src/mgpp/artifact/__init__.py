@@ -1,0 +1,7 @@
+"""The sparse file: a model on the disk without its zeros. docs/format.md says how it is laid out."""
+
+from mgpp.artifact.load import load_sparse
+from mgpp.artifact.save import save_sparse
+from mgpp.artifact.shards import is_sparse
+
+__all__ = ["is_sparse", "load_sparse", "save_sparse"]

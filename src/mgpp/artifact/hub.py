@@ -1,0 +1,52 @@
+"""To the Hugging Face hub and from it."""
+
+from pathlib import Path
+
+from huggingface_hub import HfApi, snapshot_download
+
+from mgpp.artifact.model import CONFIG_FILE, GENERATION_FILE
+from mgpp.artifact.shards import STEM
+
+
+def fetch(model: str | Path) -> Path:
+    """The folder itself; of a name on the hub, its sparse files in the local cache."""
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists() or not _is_hub_name(str(model)):
+        raise FileNotFoundError(f"{model} is no folder: give one that mgpp export or save_sparse wrote, or a hub id")
+    try:
+        return Path(snapshot_download(str(model), allow_patterns=[CONFIG_FILE, GENERATION_FILE, f"{STEM}*"]))
+    except Exception as error:  # no network, no such name, no access: the hub's libraries raise many kinds
+        reason = " ".join(str(error).split())[:200]
+        raise OSError(
+            f"{model!r} is no local folder, and fetching it from the Hugging Face hub failed: check the name and the "
+            f"connection ({reason})"
+        ) from error
+
+
+def push(folder: Path, repo: str, *, private: bool = False) -> str:
+    """Upload a folder as one commit; returns its address."""
+    if not _is_hub_name(repo):
+        raise ValueError(f"push={repo!r}: write it as OWNER/NAME")
+    api = HfApi()
+    try:
+        made = api.create_repo(repo, private=private, exist_ok=True)
+        api.upload_folder(
+            repo_id=made.repo_id,
+            folder_path=folder,
+            commit_message="Upload a model pruned with mgpp",
+            ignore_patterns=[".*", "*/.*"],
+        )
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise OSError(
+            f"the folder {folder} is written, and pushing it to {repo} failed: check the connection and `hf auth "
+            f"login` ({reason})"
+        ) from error
+    return str(made)
+
+
+def _is_hub_name(name: str) -> bool:
+    parts = name.split("/")
+    return len(parts) <= 2 and all(parts) and not name.startswith((".", "~"))
