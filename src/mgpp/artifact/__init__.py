@@ -3,5 +3,6 @@
 from mgpp.artifact.load import load_sparse
 from mgpp.artifact.save import save_sparse
 from mgpp.artifact.shards import is_sparse
+from mgpp.artifact.verify import describe
 
-__all__ = ["is_sparse", "load_sparse", "save_sparse"]
+__all__ = ["describe", "is_sparse", "load_sparse", "save_sparse"]

@@ -1,5 +1,6 @@
 """To the Hugging Face hub and from it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from huggingface_hub import HfApi, snapshot_download
@@ -13,7 +14,7 @@ def fetch(model: str | Path) -> Path:
     folder = Path(model).expanduser()
     if folder.is_dir():
         return folder
-    if folder.exists() or not _is_hub_name(str(model)):
+    if folder.exists() or not is_hub_name(str(model)):
         raise FileNotFoundError(f"{model} is no folder: give one that mgpp export or save_sparse wrote, or a hub id")
     try:
         return Path(snapshot_download(str(model), allow_patterns=[CONFIG_FILE, GENERATION_FILE, f"{STEM}*"]))
@@ -25,10 +26,8 @@ def fetch(model: str | Path) -> Path:
         ) from error
 
 
-def push(folder: Path, repo: str, *, private: bool = False) -> str:
-    """Upload a folder as one commit; returns its address."""
-    if not _is_hub_name(repo):
-        raise ValueError(f"push={repo!r}: write it as OWNER/NAME")
+def push(folder: Path, repo: str, *, files: Sequence[str], private: bool = False) -> str:
+    """Upload these files of a folder as one commit; returns the address."""
     api = HfApi()
     try:
         made = api.create_repo(repo, private=private, exist_ok=True)
@@ -36,7 +35,7 @@ def push(folder: Path, repo: str, *, private: bool = False) -> str:
             repo_id=made.repo_id,
             folder_path=folder,
             commit_message="Upload a model pruned with mgpp",
-            ignore_patterns=[".*", "*/.*"],
+            allow_patterns=list(files),
         )
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
@@ -47,6 +46,7 @@ def push(folder: Path, repo: str, *, private: bool = False) -> str:
     return str(made)
 
 
-def _is_hub_name(name: str) -> bool:
+def is_hub_name(name: str) -> bool:
+    """OWNER/NAME, or a name alone."""
     parts = name.split("/")
     return len(parts) <= 2 and all(parts) and not name.startswith((".", "~"))
