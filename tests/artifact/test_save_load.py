@@ -268,8 +268,9 @@ def test_folders_without_a_sparse_model_are_refused(tmp_path):
     assert not is_sparse(tmp_path)
     with pytest.raises(ValueError, match=f"holds no {WEIGHTS_FILE}"):
         load_sparse(tmp_path)
-    with pytest.raises(FileNotFoundError, match="is no folder"):
-        load_sparse(tmp_path / "absent" / "deep")
+    for absent in (tmp_path / "absent", "absent", "./absent", "a/b/c"):
+        with pytest.raises(FileNotFoundError, match="is no folder"):
+            load_sparse(absent)
     (tmp_path / "file").write_text("x")
     with pytest.raises(ValueError, match="is a file: give a folder"):
         save_sparse(Toy(), tmp_path / "file")

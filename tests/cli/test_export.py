@@ -79,6 +79,10 @@ def test_zstd_is_used_where_it_is_installed_unless_said_otherwise(there, expecte
         (["--shard-size", "big"], "shard_size='big': a number of bytes, or such as 500MB or 5GB"),
         (["--format", "onnx", "--zstd"], "zstd=True is for the sparse format"),
         (["--data", "absent.csv"], "absent.csv is not there"),
+        (
+            ["--data", "absent.csv", "--format", "onnx"],
+            "onnx is compared with PyTorch by its outputs: leave --data out",
+        ),
         (["--private"], "nothing to push"),
     ],
 )

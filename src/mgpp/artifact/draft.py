@@ -26,7 +26,8 @@ def drafted(folder: Path, *, last: str) -> Iterator[Path]:
             place = folder / path.relative_to(draft)
             place.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, place)
-        _on_disk(folder)
+        if os.name == "posix":  # elsewhere a folder cannot be opened
+            _on_disk(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         if not was_there and not any(folder.iterdir()):

@@ -14,7 +14,8 @@ def fetch(model: str | Path) -> Path:
     folder = Path(model).expanduser()
     if folder.is_dir():
         return folder
-    if folder.exists() or not is_hub_name(str(model)):
+    # A name without an owner is a mistyped folder, and asking the hub for it without a network takes half a minute.
+    if folder.exists() or not is_hub_name(str(model)) or "/" not in str(model):
         raise FileNotFoundError(f"{model} is no folder: give one that mgpp export or save_sparse wrote, or a hub id")
     try:
         return Path(snapshot_download(str(model), allow_patterns=[CONFIG_FILE, GENERATION_FILE, f"{STEM}*"]))

@@ -84,15 +84,14 @@ def summary(result: dict[str, Any]) -> Table:
     title = f"{result['format']}, a dense engine" if "max_difference" in result else result["format"]
     table = Table("", "", title=title, title_justify="left", show_header=False)
     table.add_row("size", f"{result['bytes'] / 1e6:,.2f} MB")
-    table.add_row("dense", f"{result['dense_bytes'] / 1e6:,.2f} MB ({result['ratio']:.2f} times)")
+    table.add_row("dense", f"{result['dense_bytes'] / 1e6:,.2f} MB ({result['ratio']:.2f}×)")
     table.add_row("zeros / prunable", f"{result['zeros']:,} / {result['prunable']:,}")
     if "exact" in result:
         table.add_row("read back", "exact" if result["exact"] else f"within {result['max_error']:.3g}")
     if "max_difference" in result:
         table.add_row("from PyTorch", f"within {result['max_difference']:.3g}")
     for name, value in result.get("before", {}).items():
-        after = result.get("after", {}).get(name)
-        table.add_row(name, f"{value:.4f}" if after is None else f"{value:.4f} → {after:.4f}")
+        table.add_row(name, f"{value:.4f} → {result['after'][name]:.4f}")
     table.add_row("folder", result["output"])
     if "url" in result:
         table.add_row("hub", result["url"])

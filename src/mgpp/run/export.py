@@ -24,7 +24,8 @@ from mgpp.run.result import count_zeros, provenance
 from mgpp.targets import find_targets
 
 Format = Literal["sparse", "checkpoint", "onnx", "openvino"]
-DENSE: tuple[Format, ...] = ("checkpoint", "onnx", "openvino")
+ENGINES: tuple[Format, ...] = ("onnx", "openvino")
+DENSE: tuple[Format, ...] = ("checkpoint", *ENGINES)
 Score = Callable[[str], dict[str, Any]]
 
 
@@ -72,6 +73,8 @@ def export(
 
     The files appear in the folder when all of this has succeeded.
     """
+    if score is not None and config.format in ENGINES:
+        raise ValueError(f"{config.format} is compared with PyTorch by its outputs: leave --data out")
     _check_folder(config)
     model = load_any(config.model)
     if config.format in DENSE:
@@ -89,7 +92,7 @@ def export(
     with drafted(config.folder, last=STEM) as draft:
         result |= _WRITERS[config.format](model, draft, config)
         copy_companions(config.model, draft)
-        if score is not None and config.format in ("sparse", "checkpoint"):
+        if score is not None:
             result |= _scored("after", score(str(draft)))
             tell(f"after:  {_described(result['after'])}")
         card = make_export_card(config.model, {**result, **provenance()})

@@ -101,9 +101,8 @@ def _file(result: Mapping[str, Any]) -> str:
 def _scores(run: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str:
     """What was measured on export; else what the run had measured of the model as it was then."""
     if "before" in result:
-        after = result.get("after", {})
         rows = [
-            f"| {name} | {value:.4f} | {f'{after[name]:.4f}' if name in after else ''} |"
+            f"| {name} | {value:.4f} | {result['after'][name]:.4f} |"
             for name, value in sorted(result["before"].items())
         ]
         where = f"{result['rows']:,} rows of `{result['data']}`."
