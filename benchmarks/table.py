@@ -23,6 +23,11 @@ COLUMNS = {
     "peak_bytes": "peak bytes",
     "weight_bytes": "bytes of the weights",
     "apart": "outputs apart",
+    "bytes": "bytes",
+    "times_smaller": "times smaller",
+    "save_cpu_s": "CPU seconds to save",
+    "load_cpu_s": "to load",
+    "max_error": "largest error",
 }
 
 

@@ -1,6 +1,7 @@
 """Prune pretrained transformers while they fine-tune, with a mixture Gaussian prior."""
 
 from mgpp.adamw import AdamW
+from mgpp.artifact import load_sparse, save_sparse
 from mgpp.distillation import DistillationTrainer
 from mgpp.layers import LowRankSparse, load_pretrained, merge_
 from mgpp.methods import (
@@ -46,7 +47,9 @@ __all__ = [
     "SoftMovement",
     "accelerate",
     "load_pretrained",
+    "load_sparse",
     "merge_",
     "prepare",
+    "save_sparse",
     "to_semi_structured",
 ]

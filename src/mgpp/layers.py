@@ -116,11 +116,18 @@ def load_pretrained(folder: str | Path) -> PreTrainedModel:
     kind = getattr(transformers, config.architectures[0])
     if noted is None:
         return kind.from_pretrained(folder)
-    model = kind._from_config(config)
-    for name, rank in noted["ranks"].items():
-        model.set_submodule(name, LowRankSparse.replacing(model.get_submodule(name), rank, fill=False))
+    model = replace_noted_(kind._from_config(config))
     _load(model, _read_weights(folder))
     return model.eval()
+
+
+def replace_noted_(model: PreTrainedModel) -> PreTrainedModel:
+    """Make the layers that the config notes LowRankSparse ones: of the right shapes, and with no numbers yet."""
+    noted = getattr(model.config, CONFIG_KEY, None)
+    for name, rank in ({} if noted is None else noted["ranks"]).items():
+        layer: Any = model.get_submodule(name)
+        model.set_submodule(name, LowRankSparse.replacing(layer, rank, fill=False))
+    return model
 
 
 def _owners(model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def as_glob(name: str) -> str:
 def _linear_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     embedded = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
     wanted = {id(weight) for module in model.modules() for weight in _own_matrices(module)} - embedded
-    return {_plain_name(name): weight for name, weight in model.named_parameters() if id(weight) in wanted}
+    return {plain_name(name): weight for name, weight in model.named_parameters() if id(weight) in wanted}
 
 
 def _own_matrices(module: nn.Module) -> Iterator[nn.Parameter]:
@@ -136,7 +136,7 @@ def _holds_pretrained(module: nn.Module) -> bool:
     return any(isinstance(inner, PreTrainedModel) for inner in module.modules())
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     """A block that was compiled or checkpointed by itself keeps the name that it has in a checkpoint."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPED_ANYWHERE)
 

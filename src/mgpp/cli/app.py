@@ -11,6 +11,7 @@ from mgpp.cli.compare import compare
 from mgpp.cli.demo import demo
 from mgpp.cli.errors import exit_code_of
 from mgpp.cli.evaluate import evaluate
+from mgpp.cli.export import export
 from mgpp.cli.finetune import finetune
 from mgpp.cli.inspect import inspect
 from mgpp.cli.noise import quiet_libraries
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, prune, finetune, compare, sweep, evaluate, inspect, report, watch, plot, bench):
+for command in (demo, prune, finetune, compare, sweep, evaluate, export, inspect, report, watch, plot, bench):
     app.command()(command)
 app.add_typer(presets, name="presets")
 

@@ -15,10 +15,10 @@ from mgpp.tasks import Source
 
 # Those that only training has a use for.
 _TRAINING = ("train_split", "eval_data", "holdout", "train_size")
-_SCORING = [field.name for field in fields(Source) if field.name in options.SETTINGS and field.name not in _TRAINING]
+SCORING = [field.name for field in fields(Source) if field.name in options.SETTINGS and field.name not in _TRAINING]
 
 
-@options.with_settings("task", *_SCORING, "eval_batch_size", "device", "precision", "include", "exclude")
+@options.with_settings("task", *SCORING, "eval_batch_size", "device", "precision", "include", "exclude")
 def evaluate(
     model: Annotated[str, typer.Argument(help="Folder or hub id of a fine-tuned model.", show_default=False)],
     data: Annotated[
@@ -31,12 +31,10 @@ def evaluate(
 
     Scores on the validation rows of DATA; on all of its rows, if it is one file.
     """
-    source = Source(data=data, **{name: given.pop(name) for name in _SCORING if name in given})
-    if "eval_batch_size" in given:
-        given["batch_size"] = given.pop("eval_batch_size")
+    scoring = read_scoring(data, given)
     console = Console(stderr=True, highlight=False)
     with TrainingBar(console) as bar:
-        result = run.evaluate(model, source, callbacks=[bar], **given)
+        result = run.evaluate(model, callbacks=[bar], **scoring)
     for note in result["notes"]:
         console.print(note, markup=False, soft_wrap=True)
     if as_json:
@@ -48,3 +46,12 @@ def evaluate(
     table.add_row("sparsity", f"{result['sparsity']:.6f}")
     table.add_row("zeros / prunable", f"{result['zeros']:,} / {result['prunable']:,}")
     Console(highlight=False).print(table)
+
+
+def read_scoring(data: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What run.evaluate takes, from a command's settings."""
+    settings = dict(given)
+    source = Source(data=data, **{name: settings.pop(name) for name in SCORING if name in settings})
+    if "eval_batch_size" in settings:
+        settings["batch_size"] = settings.pop("eval_batch_size")
+    return {"source": source, **settings}

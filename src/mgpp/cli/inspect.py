@@ -18,6 +18,7 @@ from rich.table import Table
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 
+from mgpp.artifact import describe, is_sparse
 from mgpp.targets import as_glob, count_parameters, find_targets
 
 _PIPE_WIDTH = 160  # wide enough that grep sees a weight's name in one piece
@@ -51,13 +52,16 @@ def inspect(
     try:
         network = _build(_read_config(model, trust_remote_code), model, trust_remote_code)
         targets = find_targets(network, include=include or (), exclude=exclude or ())
+        stored = describe(model) if is_sparse(model) else None
     except (ValueError, OSError) as error:
         typer.echo(f"mgpp: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from None
     if as_json:
-        typer.echo(json.dumps(_as_record(network, targets)))
-    else:
-        _print(network, targets, show_all=show_all)
+        typer.echo(json.dumps({**_as_record(network, targets), **({} if stored is None else {"stored": stored})}))
+        return
+    _print(network, targets, show_all=show_all)
+    if stored is not None:
+        typer.echo(_told(stored, targets))
 
 
 def _read_config(model: str, trust_remote_code: bool) -> PreTrainedConfig:
@@ -185,6 +189,17 @@ def _print(network: nn.Module, targets: Mapping[str, nn.Parameter], *, show_all:
     console.print(f"share      {prunable / total:>15.1%}")
     if dense := _largest_dense(network, targets):
         console.print(f"kept dense {dense}")
+
+
+def _told(stored: Mapping[str, Any], targets: Mapping[str, nn.Parameter]) -> str:
+    """One line on a sparse folder, from its headers."""
+    kept = [(weight.numel(), stored["kept"].get(name)) for name, weight in targets.items()]
+    zeros = sum(count - stays for count, stays in kept if stays is not None)
+    types = ", ".join([*stored["stored"], *(["zstd"] if stored["zstd"] else [])])
+    return (
+        f"stored     {stored['bytes']:,} bytes for {stored['dense_bytes']:,} ({stored['ratio']:.2f}×: {types}), "
+        f"without {zeros:,} zeros"
+    )
 
 
 def _table_of_weights(targets: Mapping[str, nn.Parameter]) -> Table:

@@ -13,7 +13,7 @@ def quiet_libraries() -> None:
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    for name in ("huggingface_hub", "datasets", "httpx", "accelerate", "fsspec", "torch"):
+    for name in ("huggingface_hub", "datasets", "httpx", "accelerate", "fsspec", "torch", "onnxscript", "onnx_ir"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         from datasets import disable_progress_bars

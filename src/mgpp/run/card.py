@@ -107,11 +107,15 @@ def _layers(zeros: Mapping[str, int], sizes: Mapping[str, int]) -> str:
 
 def _license(base: str) -> dict[str, str]:
     """The base model's licence holds for what is made of it; where its card names none, neither do we."""
-    metadata = read_front_matter(_base_card(base))
+    return license_in(read_front_matter(read_card(base)))
+
+
+def license_in(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: metadata[key] for key in ("license", "license_name", "license_link") if key in metadata}
 
 
-def _base_card(base: str) -> str:
+def read_card(base: str) -> str:
+    """The card of a model folder or a hub id; empty where there is none."""
     folder = Path(base).expanduser()
     try:
         path = folder / CARD_FILE if folder.is_dir() else Path(hf_hub_download(base, CARD_FILE))

@@ -16,6 +16,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from mgpp.artifact import is_sparse, load_sparse
 from mgpp.tasks.labels import LabelColumn, LabelSpace, check_fit
 
 WEIGHT_FILES = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
@@ -77,7 +78,7 @@ class Pretrained:
         return _fetched(
             self.name,
             "weights",
-            lambda: auto_class.from_pretrained(self.name, config=config, dtype=torch.float32, **options),
+            lambda: _load(auto_class, self.name, config=config, dtype=torch.float32, **options),
         )
 
 
@@ -111,6 +112,19 @@ def fit_head(pretrained: Pretrained, data: LabelSpace, labels: LabelColumn, *, n
         )
     check_fit(head, labels, where="train", known=f"the head of {pretrained.name}")
     return head
+
+
+def _load(auto_class: Any, name: str, *, config: PreTrainedConfig, **options: Any) -> PreTrainedModel:
+    """`auto_class.from_pretrained`, which is handed the weights of a sparse folder: it could not read them there."""
+    if not is_sparse(name):
+        return auto_class.from_pretrained(name, config=config, **options)
+    with torch.device("meta"):
+        kind = type(auto_class.from_config(config))
+    stored = load_sparse(name)
+    model = kind.from_pretrained(None, config=config, state_dict=stored.state_dict(), **options)
+    if model.can_generate() and hasattr(stored, "generation_config"):
+        model.generation_config = stored.generation_config
+    return model
 
 
 def _check_folder(folder: Path) -> None:
