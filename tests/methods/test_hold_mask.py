@@ -125,3 +125,8 @@ def test_the_ramp_goes_on_from_the_mask_and_never_below_it():
 def test_a_model_without_zeros_has_no_mask_to_hold():
     with pytest.raises(ValueError, match="none of the model's weights is zero, there is no mask to hold: prune it"):
         mgpp.Pruner(Toy(), mgpp.HoldMask(), total_steps=12)
+
+
+def test_a_pattern_cannot_be_asked_of_what_is_held():
+    with pytest.raises(ValueError, match="structure='2:4': the mask that is held has the structure it has"):
+        mgpp.HoldMask(structure="2:4")
