@@ -66,7 +66,7 @@ def to_onnx(model: PreTrainedModel, path: Path) -> dict[str, Any]:
 def to_openvino(model: PreTrainedModel, onnx: Path, path: Path) -> dict[str, Any]:
     """Write `path` (.xml, and .bin beside it) from an ONNX file, and compare it with PyTorch."""
     (openvino,) = require("openvino", extra="openvino")
-    converted = openvino.Core().read_model(onnx)  # convert_model does the same, and reports to its makers
+    converted = openvino.Core().read_model(onnx)
     openvino.save_model(converted, path, compress_to_fp16=False)
     outputs = [output.get_any_name() for output in converted.outputs]
     difference = compare(_as_exported(model), openvino_runner(path), outputs)
