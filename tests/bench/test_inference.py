@@ -59,7 +59,7 @@ def test_an_engine_that_is_not_installed_is_named_in_its_row(monkeypatch):
 
     monkeypatch.setattr(engines.importlib, "import_module", missing)
     rows = by_name(measure_inference("tiny", **QUICK, only=["OpenVINO bf16", "ONNX Runtime fp32"]))
-    assert rows["OpenVINO bf16"]["missing"] == "openvino is not installed: pip install 'mgpp[export]'"
+    assert rows["OpenVINO bf16"]["missing"] == "openvino is not installed: pip install 'mgpp[openvino]'"
     assert "median_ms" not in rows["OpenVINO bf16"]
     assert rows["torch fp32"]["speedup"] == 1.0
 
@@ -73,7 +73,7 @@ def test_an_engine_that_is_not_installed_is_named_in_its_row(monkeypatch):
 )
 def test_a_dense_engine_computes_what_torch_computes(name, packages):
     for package in packages:
-        pytest.importorskip(package, reason=f"{package} is in the extra 'export'")
+        pytest.importorskip(package, reason=f"{package} is in the extra 'openvino'")
     row = by_name(measure_inference("tiny", **QUICK, only=[name]))[name]
     assert row["error"] < 1e-5
     assert packages[0] in row["detail"]

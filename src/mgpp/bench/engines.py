@@ -104,7 +104,7 @@ def _engine(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as missing:
-        raise ImportError(f"{name} is not installed: pip install 'mgpp[export]'") from missing
+        raise ImportError(f"{name} is not installed: pip install 'mgpp[openvino]'") from missing
 
 
 @contextlib.contextmanager
