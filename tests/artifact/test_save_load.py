@@ -242,6 +242,8 @@ def test_a_model_that_its_config_would_not_make_is_refused(tmp_path):
     model.extra = nn.Linear(2, 2)
     with pytest.raises(ValueError, match=r"its config gives extra.weight the shape none"):
         save_sparse(model, tmp_path / "out")
+    with pytest.raises(ValueError, match=r"query.weight the shape \[16, 16\] and it has none; save it before that"):
+        save_sparse(mgpp.accelerate(make("bert"), path="csr", least_gain=0), tmp_path / "out")
     with torch.device("meta"):
         empty = BertModel(model.config)
     with pytest.raises(ValueError, match="is on the meta device"):

@@ -93,7 +93,8 @@ def _check_loadable(model: PreTrainedModel, tensors: Tensors) -> None:
         odd = next(name for name in {**found, **expected} if expected.get(name) != found.get(name))
         raise ValueError(
             f"{type(model).__name__} was changed after it was made: its config gives {odd} the shape "
-            f"{_shown(expected.get(odd))} and it has {_shown(found.get(odd))}; undo that, or save it with torch.save"
+            f"{_shown(expected.get(odd))} and it has {_shown(found.get(odd))}; save it before that (mgpp.accelerate "
+            "comes last)"
         )
 
 
