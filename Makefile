@@ -4,18 +4,22 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-gpu lint clean
+.PHONY: demo test test-gpu lint docs clean
 
 demo: $(READY)
 	$(BIN)/mgpp demo
 
-test: lint
+test: lint docs
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Into build/site. Strict: a dead link, a page that no menu shows or a name that does not exist is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # On a machine with its own CUDA build of torch: uses that Python as it is (it needs pytest and hypothesis), installs
 # nothing, and runs all that a device can change.
