@@ -1,6 +1,7 @@
 """The figures of the documentation, drawn from mgpp's own functions:  python docs/figures/draw.py [FOLDER]
 
-Each function draws on the Axes it is given; `FIGURES` says which file shows which of them.
+Each function draws on the Axes it is given; `FIGURES` says which file shows which of them. They are committed as
+drawn with the matplotlib of constraints.txt.
 """
 
 import sys
@@ -114,30 +115,29 @@ def one_setting(name: str, values: tuple[float, ...]) -> Callable[[Axes], None]:
         for value, colour in zip(values, (GREEN, BLUE, ORANGE), strict=True):
             ax.loglog(w, prior_gradient(w, **{**PRIOR, name: value}), color=colour, label=f"{value:g}")
         ax.set(title=f"{SYMBOLS[name]} = {name}", xlabel="|θ|", ylabel="gradient of -log π", ylim=(1e-4, 1e8))
-        ax.label_outer()
         ax.legend(fontsize=8, loc="upper right")
 
     return draw
 
 
-FIGURES: dict[str, list[Callable[[Axes], None]]] = {
-    "penalty": [penalty_far, penalty_near],
-    "spike_and_slab": [probability, pull],
-    "ramp": [ramp],
-    "settings": [
-        one_setting("slab_prob", (1e-10, 1e-7, 1e-2)),
-        one_setting("spike_var", (1e-11, 1e-10, 1e-8)),
-        one_setting("slab_var", (0.005, 0.05, 0.5)),
-    ],
+FIGURES: dict[str, Callable[[Axes], None]] = {
+    "penalty_far": penalty_far,
+    "penalty_near": penalty_near,
+    "probability": probability,
+    "pull": pull,
+    "ramp": ramp,
+    "slab_prob": one_setting("slab_prob", (1e-10, 1e-7, 1e-2)),
+    "spike_var": one_setting("spike_var", (1e-11, 1e-10, 1e-8)),
+    "slab_var": one_setting("slab_var", (0.005, 0.05, 0.5)),
 }
 
 
 def draw(folder: Path) -> None:
+    """One file a figure, as wide as a phone: a wider page puts two side by side."""
     with mpl.rc_context(STYLE):
-        for name, panels in FIGURES.items():
-            figure = Figure(figsize=(3.6 * max(2, len(panels)), 2.9), layout="constrained")
-            for panel, ax in zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
-                panel(ax)
+        for name, fill in FIGURES.items():
+            figure = Figure(figsize=(3.6, 2.7), layout="constrained")
+            fill(figure.subplots())
             figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
 
 
