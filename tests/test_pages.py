@@ -1,0 +1,101 @@
+"""The documentation is true as far as a machine can tell: its code runs, its commands parse, its figures are drawn."""
+
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+
+import mgpp
+from mgpp.cli.app import app
+from mgpp.cli.prune import read_method
+from mgpp.functional.structure import Groups, parse_structure
+from mgpp.run import RunConfig, run
+from mgpp.targets import find_targets
+from tests.pages import BLOCKS, PAGES, ROOT, Block, code_in_sentences, commands_in, count_zeros, given
+from tests.tiny import RAMP
+
+COMMANDS = typer.main.get_command(app).commands
+OPTIONS = {name: {flag for option in command.params for flag in option.opts} for name, command in COMMANDS.items()}
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+TYPED = [(block, words) for block in BLOCKS if block.language in ("", "sh") for words in commands_in(block)]
+
+
+@pytest.fixture(scope="module")
+def pruned_run(tmp_path_factory, tiny_bert, tiny_reviews):
+    out = tmp_path_factory.mktemp("pages") / "out"
+    method = mgpp.MGPP(**RAMP)
+    run(RunConfig(model=str(tiny_bert), data=str(tiny_reviews), output=str(out), method=method, max_steps=10))
+    return out
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, tiny_bert, tiny_reviews, pruned_run):
+    for name, source in {"MODEL": tiny_bert, "DATA": tiny_reviews, "out": pruned_run}.items():
+        shutil.copytree(source, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=str)
+def test_python_code_runs_and_prunes_as_it_says(block, folder, tiny_bert):
+    names = given(folder, tiny_bert)
+    exec(compile(block.text, str(block), "exec"), names)
+    if "PruningCallback" in block.text or block.page.startswith("docs/methods/"):
+        assert count_zeros(names["model"]) > 0
+    if 'structure="' in block.text:
+        check_structure(block, names["model"])
+
+
+def check_structure(block: Block, model) -> None:
+    structure = parse_structure(re.search(r'structure="(.*?)"', block.text)[1])
+    told = re.search(r"sparsity=([\d.]+)", block.text)
+    asked = structure.sparsity if isinstance(structure, Groups) else float(told[1])
+    shapes = [tuple(weight.shape) for weight in find_targets(model).values()]
+    assert structure.least(shapes, asked) <= count_zeros(model) <= structure.most(shapes, asked)
+
+
+@pytest.mark.parametrize(("block", "words"), TYPED, ids=[f"{block} {' '.join(words)}" for block, words in TYPED])
+def test_commands_parse_as_they_are_written(block, words):
+    name, *rest = words
+    context = COMMANDS[name].make_context(name, rest)  # reads every option and argument, and calls nothing
+    if name == "prune":
+        given = {key: context.params[key] for key in ("method", "sparsity", "settings")}
+        read_method(given["method"], given["sparsity"], list(given["settings"] or []))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_options_named_in_sentences_exist(page):
+    for code in code_in_sentences(page):
+        words = [word.rstrip(",.:;") for word in code.split()]
+        if words[0] == "mgpp" and len(words) > 1 and not words[1].startswith("-"):
+            assert words[1] in COMMANDS, code
+            assert {word for word in words if word.startswith("--")} <= OPTIONS[words[1]] | {"--help"}, code
+        elif words[0].startswith("--") and len(words[0]) > 2:
+            assert words[0] in set().union(*OPTIONS.values()), code
+
+
+def test_every_public_name_is_on_the_api_page():
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^::: mgpp\.(\w+)$", text, flags=re.MULTILINE)) == sorted(mgpp.__all__)
+
+
+def test_figures_are_what_their_script_draws(tmp_path):
+    pytest.importorskip("matplotlib")
+    script = ROOT / "docs" / "figures" / "draw.py"
+    spec = importlib.util.spec_from_file_location("draw", script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.draw(tmp_path)
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert drawn == {path.name for path in script.parent.glob("*.svg")}
+    for name in drawn:
+        # Another machine may round otherwise.
+        committed = pytest.approx(numbers_of(script.parent / name), abs=0.1)
+        assert numbers_of(tmp_path / name) == committed, f"{name}: run docs/figures/draw.py again"
+
+
+def numbers_of(figure: Path) -> list[float]:
+    return [float(word) for word in re.findall(r"-?\d+\.\d+", figure.read_text(encoding="utf-8"))]
