@@ -17,11 +17,11 @@ from torch import Tensor
 from mgpp import MGPP
 from mgpp.functional.prior import half_width, log_prior, prior_gradient, spike_probability
 from mgpp.functional.schedule import cubic_sparsity, is_event, prior_warm_up
+from mgpp.report.figures import landscapes
 
 HERE = Path(__file__).parent
 _METHOD = MGPP(sparsity=0.9)
 PRIOR = {name: getattr(_METHOD, name) for name in ("slab_prob", "spike_var", "slab_var")}
-SYMBOLS = {"slab_prob": "λ", "spike_var": "σ0²", "slab_var": "σ1²"}
 BLUE, ORANGE, GREEN, GREY = "#3f51b5", "#d9730d", "#2e8b57", "#777777"
 STYLE = {
     "svg.hashsalt": "mgpp",  # the same ids, and so the same bytes, at every drawing
@@ -107,38 +107,32 @@ def ramp(ax: Axes) -> None:
     ax.legend(fontsize=8, loc="center right")
 
 
-def one_setting(name: str, values: tuple[float, ...]) -> Callable[[Axes], None]:
-    """The pull, for several values of one setting, the others as they are."""
-
-    def draw(ax: Axes) -> None:
-        w = torch.logspace(-6, 0, 300, dtype=torch.float64)
-        for value, colour in zip(values, (GREEN, BLUE, ORANGE), strict=True):
-            ax.loglog(w, prior_gradient(w, **{**PRIOR, name: value}), color=colour, label=f"{value:g}")
-        ax.set(title=f"{SYMBOLS[name]} = {name}", xlabel="|θ|", ylabel="gradient of -log π", ylim=(1e-4, 1e8))
-        ax.legend(fontsize=8, loc="upper right")
-
-    return draw
-
-
 FIGURES: dict[str, Callable[[Axes], None]] = {
     "penalty_far": penalty_far,
     "penalty_near": penalty_near,
     "probability": probability,
     "pull": pull,
     "ramp": ramp,
-    "slab_prob": one_setting("slab_prob", (1e-10, 1e-7, 1e-2)),
-    "spike_var": one_setting("spike_var", (1e-11, 1e-10, 1e-8)),
-    "slab_var": one_setting("slab_var", (0.005, 0.05, 0.5)),
 }
+LANDSCAPES = ("slab_prob", "spike_var", "slab_var")  # in the order in which `landscapes` draws them
 
 
 def draw(folder: Path) -> None:
     """One file a figure, as wide as a phone: a wider page puts two side by side."""
     with mpl.rc_context(STYLE):
+        made = {name: empty() for name in (*FIGURES, *LANDSCAPES)}
         for name, fill in FIGURES.items():
-            figure = Figure(figsize=(3.6, 2.7), layout="constrained")
-            fill(figure.subplots())
+            fill(made[name].axes[0])
+        for ax in landscapes([made[name].axes[0] for name in LANDSCAPES], **PRIOR):
+            ax.set(title="", ylabel="penalty, -log π(θ)")
+        for name, figure in made.items():
             figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+
+
+def empty() -> Figure:
+    figure = Figure(figsize=(3.6, 2.7), layout="constrained")
+    figure.subplots()
+    return figure
 
 
 if __name__ == "__main__":
