@@ -17,9 +17,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Into build/site. Strict: a dead link, a page that no menu shows or a name that does not exist is an error.
+# Into build/site. Strict: a dead link, a page that no menu shows or a name that does not exist is an error. Not --quiet,
+# which silences warnings before they are counted.
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # On a machine with its own CUDA build of torch: uses that Python as it is (it needs pytest and hypothesis), installs
 # nothing, and runs all that a device can change.

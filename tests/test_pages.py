@@ -100,6 +100,13 @@ def test_commands_and_options_named_in_sentences_exist(page):
             assert words[0] in known, code
 
 
+def test_links_of_the_readme_lead_somewhere():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")  # mkdocs looks at the others
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith(("#", "http"))]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_every_public_name_is_on_the_api_page():
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^::: mgpp\.(\w+)$", text, flags=re.MULTILINE)) == sorted(mgpp.__all__)
