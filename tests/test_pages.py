@@ -38,6 +38,7 @@ def folder(tmp_path, monkeypatch, tiny_bert, tiny_reviews, pruned_run):
     return tmp_path
 
 
+@pytest.mark.filterwarnings("ignore:no layer of")  # of a tiny model none is faster sparse
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_python_code_runs_and_prunes_as_it_says(block, folder, tiny_bert):
     names = given(folder, tiny_bert)
