@@ -1,9 +1,12 @@
-"""Print the newest entry of a results file as a Markdown table."""
+"""The newest entry of a results file as a Markdown table: printed, or filled into a page that names it."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
 
 COLUMNS = {
     "name": "",
@@ -42,16 +45,35 @@ def cell(key: str, row: dict[str, Any]) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def main(path: str) -> None:
-    entry = json.loads(Path(path).read_text())[-1]
+def table(path: Path) -> str:
+    entry = json.loads(path.read_text())[-1]
     rows = entry["rows"]
     keys = [key for key in COLUMNS if any(row.get(key) is not None for row in rows)]
-    print("| " + " | ".join(COLUMNS[key] for key in keys) + " |")
-    print("|" + "---|" * len(keys))
-    for row in rows:
-        print("| " + " | ".join(cell(key, row) for key in keys) + " |")
-    commit = f", commit {entry['commit']}" if entry.get("commit") else ""
-    print(f"\n`{entry['command']}`, {entry['at']}{commit}: {entry['hardware']}, {entry['versions']}.")
+    lines = ["| " + " | ".join(COLUMNS[key] for key in keys) + " |", "|" + "---|" * len(keys)]
+    lines += ["| " + " | ".join(cell(key, row) for key in keys) + " |" for row in rows]
+    commit = f", commit {entry['commit'][:7]}" if entry.get("commit") else ""
+    where = ", ".join(str(value) for value in (*entry["hardware"].values(), *_versions(entry)) if value is not None)
+    return "\n".join([*lines, "", f"`{entry['command']}`, {entry['at'][:10]}{commit}: {where}."])
+
+
+def _versions(entry: dict[str, Any]) -> list[str]:
+    return [f"{name} {version}" for name, version in entry["versions"].items() if name != "mgpp"]
+
+
+def fill(page: str) -> str:
+    """Between `<!-- results: NAME -->` and `<!-- end -->` stands the newest entry of results/NAME.json."""
+
+    def newest(block: re.Match[str]) -> str:
+        return f"{block[1]}\n{table(RESULTS / f'{block[2]}.json')}\n\n{block[3]}"
+
+    return re.sub(r"(<!-- results: (\S+) -->\n).*?(<!-- end -->)", newest, page, flags=re.DOTALL)
+
+
+def main(path: str) -> None:
+    if path.endswith(".json"):
+        print(table(Path(path)))
+    else:
+        Path(path).write_text(fill(Path(path).read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
