@@ -62,7 +62,10 @@ class Selection:
         device = layout.device
         self.layout, self.score = layout, score
         self.total = sum(layout.sizes)
-        self.sampled = sum(min(SAMPLE, size - start) for size in layout.sizes for start in range(0, size, layout.chunk))
+        # Not a stretch of them: neighbours share a row, and a row's gradients their scale.
+        self.stride = layout.chunk // SAMPLE
+        parts = [min(layout.chunk, size - start) for size in layout.sizes for start in range(0, size, layout.chunk)]
+        self.sampled = sum(-(-part // self.stride) for part in parts)
         # Only magnitudes have the weights' few bits: a product of two 16-bit floats fills 32.
         dtypes = {group.dtypes[0] for group in layout.groups}
         self.shift = LOW_BITS[dtypes.pop()] if score == "magnitude" and len(dtypes) == 1 else 0
@@ -202,7 +205,9 @@ class _Event:
             for group, arguments in self._groups(1, 2):
                 digit_kernel[(group.table.programs(4),)](
                     *arguments, state, digits, offset,
-                    **self._constants(group, TOP=turn == 0, SAMPLE=SAMPLE * aim, BLOCK=SAMPLE if aim else 2 * BLOCK),
+                    **self._constants(
+                        group, TOP=turn == 0, STRIDE=own.stride if aim else 1, BLOCK=SAMPLE if aim else 2 * BLOCK
+                    ),
                 )  # fmt: skip
             resolve_digit_kernel[(1,)](
                 state, own.low, digits, own.target[aim:], TOP=turn == 0, LAST=offset == 0, AIM=own.width * aim

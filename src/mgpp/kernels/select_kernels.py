@@ -189,9 +189,9 @@ def resolve_kernel(state, aim, low_at, window, target, WIDTH: tl.constexpr, BLOC
 def digit_kernel(
     first_table, second_table, factors, sizes, first_chunk, tensors, chunks, state, digits, offset_of_digit,
     FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
-    TOP: tl.constexpr, SAMPLE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+    TOP: tl.constexpr, STRIDE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A histogram of the next eight bits of the keys whose leading bits are found; of a sample, or of all."""
+    """A histogram of the next eight bits of the keys whose leading bits are found; of every STRIDE-th, or of all."""
     if tl.load(state + _HIT) == 0:
         prefix = tl.load(state + _PREFIX).to(tl.int32)
         counted = tl.zeros((_DIGITS,), tl.int32)
@@ -200,9 +200,9 @@ def digit_kernel(
             first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
             size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
             start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
-            for offset in range(0, SAMPLE if SAMPLE > 0 else CHUNK, BLOCK):
+            for offset in range(0, CHUNK, BLOCK * STRIDE):
                 if start + offset < size:
-                    at = start + offset + tl.arange(0, BLOCK)
+                    at = start + offset + tl.arange(0, BLOCK) * STRIDE
                     key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
                     matching = at < size
                     if not TOP:
