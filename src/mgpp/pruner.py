@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,12 +11,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from mgpp.checkpoint import Shard, read_state, write_state
+from mgpp.functional.mask import zeros_of_each
 from mgpp.functional.select import Cut
 from mgpp.kernels import Arriving, Plan, Promise, Scratch, is_capturing
 from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
+from mgpp.sharding import Held, Turn, hold, local_gradients, require_known_engine, stepping_optimizer
 from mgpp.targets import find_targets, stored_transposed, unwrap
 
 Record = dict[str, Any]
@@ -54,10 +58,12 @@ class Pruner:
                 "callable like it"
             )
         self.gradients = gradients
+        require_known_engine(model)
         self.added = prepare(model, method, include=include, exclude=exclude)
         self.targets: dict[str, nn.Parameter] = find_targets(model, include=include, exclude=exclude)
         self._turned = stored_transposed(model, self.targets)
-        self.memory = Memory(self.targets)
+        self._held = self._hold()
+        self.memory = Memory(list(self.targets), lambda: self._held.now().weights)
         self._parameters = list(model.parameters())
         self.on_record = on_record
         self.t = 0
@@ -78,12 +84,23 @@ class Pruner:
 
     @property
     def num_weights(self) -> int:
-        return sum(weight.numel() for weight in self.targets.values())
+        return sum(self._held.sizes)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many weights each pruned tensor has, over all processes."""
+        return dict(zip(self.targets, self._held.sizes, strict=True))
+
+    @property
+    def is_sharded(self) -> bool:
+        """Each process has only a part of every weight: what counts or saves must then be called by all of them."""
+        return self._held.engine is not None
 
     @property
     def zeros(self) -> dict[str, int]:
-        """How many of each pruned tensor's weights are zero, counted now."""
-        return {name: weight.numel() - int(torch.count_nonzero(weight)) for name, weight in self.targets.items()}
+        """How many of each pruned tensor's weights are zero, counted now; over all processes, if they are sharded."""
+        zeros = zeros_of_each(self._held.now().weights, self._held.ranks)
+        return dict(zip(self.targets, zeros.tolist(), strict=True))
 
     @property
     def sparsity(self) -> float:
@@ -107,17 +124,24 @@ class Pruner:
 
     # One step
 
-    def attach(self, optimizer: Optimizer, *, hooks: bool = True) -> None:
-        """Do `before_step` and `after_step` inside every `optimizer.step()`; with hooks=False only get to know it."""
+    def attach(self, optimizer: Any, *, hooks: bool = True) -> None:
+        """Do `before_step` and `after_step` inside every `optimizer.step()`; with hooks=False only get to know it.
+
+        With DeepSpeed give the engine, or the optimizer that `deepspeed.initialize` returned.
+        """
         if self._optimizer is not None:
             raise RuntimeError("this pruner is attached already: it counts the steps of one optimizer")
-        trained = {param for group in optimizer.param_groups for param in group["params"]}
-        missing = [name for name, weight in self.targets.items() if weight not in trained]
+        self._held = self._hold(optimizer)
+        optimizer = stepping_optimizer(optimizer)
+        names = list(self.targets)
+        missing = [names[i] for i in self._held.untrained(optimizer)]
         if missing:
             raise ValueError(
-                f"{len(missing)} weights to prune are not in the optimizer, {missing[0]} the first: "
-                "add them to it, freeze them, or leave them out with exclude="
+                f"{len(missing)} weights to prune are not in the optimizer, {missing[0]} the first: add them to it, "
+                "freeze them, or leave them out with exclude=; a model that is sharded (fully_shard) is so before the "
+                "optimizer and the Pruner are made"
             )
+        trained = {param for group in optimizer.param_groups for param in group["params"]}
         late = [name for name, parameter in self.added.items() if parameter not in trained]
         if late:
             raise ValueError(
@@ -125,15 +149,29 @@ class Pruner:
                 "Pruner (or call mgpp.prepare(model, method)) before the optimizer, and give a PruningCallback to "
                 "Trainer(callbacks=...)"
             )
+        if not hooks and self._held.steps_in_turns:
+            raise ValueError(
+                f"{self._held.engine} moves weights only inside its own step: attach with hooks, which act there"
+            )
         self._optimizer = optimizer
         if hooks:
-            self._plan = getattr(optimizer, "plan", None)
+            self._plan = None if self._held.steps_in_turns else getattr(optimizer, "plan", None)
             if self._plan is not None:
                 self._plan.targets = frozenset(self.targets.values())
             self._hooks = [
                 optimizer.register_step_pre_hook(self._pre_hook),
                 optimizer.register_step_post_hook(self._post_hook),
             ]
+
+    def _hold(self, optimizer: Any = None) -> Held:
+        held = hold(self.targets, optimizer)
+        reason = self.recipe.select.needs_whole
+        if held.engine is not None and reason is not None:
+            raise ValueError(
+                f"{type(self.method).__name__} cannot work where {held.engine} shards the weights, for {reason}: train "
+                "it with DDP, or choose another method"
+            )
+        return held
 
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`."""
@@ -151,12 +189,15 @@ class Pruner:
         # A fused optimizer is handed scaled gradients and told of an overflow; any other is not called at all then.
         found_inf = getattr(optimizer, "found_inf", None)
         self._overflowed = found_inf is not None and bool(found_inf)
-        if not self._overflowed:
+        turn = self._held.turn(optimizer)
+        if turn is not None and not self._overflowed:
             scale = getattr(optimizer, "grad_scale", None)
-            self._before_step(1.0 if scale is None else scale)
+            self._before_step(1.0 if scale is None else scale, turn)
 
     def _post_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self.after_step(skipped=self._overflowed)
+        turn = self._held.turn(optimizer)
+        if turn is not None:
+            self._after_step(turn, skipped=self._overflowed)
 
     @torch.no_grad()
     def before_step(self, *, grad_scale: float | Tensor | None = None) -> None:
@@ -167,17 +208,16 @@ class Pruner:
         """
         if grad_scale is None:
             self._before_step(1.0)
-        elif _are_finite([p.grad for p in self._parameters if p.grad is not None]):  # else the scaler will skip it
-            self._add_penalty(grad_scale)
+        elif self._is_finite(_largest(local_gradients(self._parameters))):  # else the scaler will skip it
+            self._add_penalty(self._step(self.t + 1, grad_scale))
 
     @torch.no_grad()
-    def _before_step(self, grad_scale: float | Tensor) -> None:
-        self._require_finite_gradients()
-        self._add_penalty(grad_scale)
+    def _before_step(self, grad_scale: float | Tensor, turn: Turn | None = None) -> None:
+        step = self._step(self.t + 1, grad_scale, turn)
+        self._require_finite_gradients(step)
+        self._add_penalty(step)
 
-    def _add_penalty(self, grad_scale: float | Tensor) -> None:
-        t = self.t + 1
-        step = self._step(t, grad_scale)
+    def _add_penalty(self, step: Step) -> None:
         if self._plan is not None:
             self._plan.clear()
         self.recipe.between.before_step(step)
@@ -185,23 +225,30 @@ class Pruner:
             self.recipe.penalty.before_step(step)
         # A penalty that acts after the optimizer would change what the optimizer has counted.
         alone = self.recipe.penalty is None or (self._plan is not None and self._plan.pull is not None)
-        if alone and self.schedule.is_event(t):
-            self.recipe.select.ahead(step, self.recipe.score, self.schedule.sparsity_at(t))
+        if alone and self.schedule.is_event(step.t):
+            self.recipe.select.ahead(step, self.recipe.score, self.schedule.sparsity_at(step.t))
 
-    @torch.no_grad()
     def after_step(self, *, skipped: bool = False) -> None:
         """Count the step, and prune if the schedule says so; a step that a GradScaler skipped does not count."""
+        self._after_step(skipped=skipped)
+
+    @torch.no_grad()
+    def _after_step(self, turn: Turn | None = None, *, skipped: bool = False) -> None:
         if skipped:
-            self.recipe.between.after_skip(self._step(self.t))
+            self.recipe.between.after_skip(self._step(self.t, turn=turn))
             return
-        self.t += 1
-        step = self._step(self.t)
+        step = self._step(self.t + 1, turn=turn)
         if self.recipe.penalty is not None:
             self.recipe.penalty.after_step(step)
         self.recipe.score.observe(step)
         self.recipe.between.after_step(step)
+        if turn is not None and not turn.is_last:
+            return
+        self.t = step.t
         if self.schedule.is_event(self.t):
-            self._prune(step, self.schedule.sparsity_at(self.t))
+            whole = step if turn is None or len(turn.indices) == len(self.targets) else self._step(self.t)
+            self._prune(whole, self.schedule.sparsity_at(self.t))
+            self._held.publish(turn)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -210,12 +257,16 @@ class Pruner:
             return
         if sum(self.zeros.values()) < self.asked_zeros:
             self._prune(self._step(self.t), self.schedule.sparsity)
+            self._held.publish(None)
 
-    def _step(self, t: int, grad_scale: float | Tensor = 1.0) -> Step:
+    def _step(self, t: int, grad_scale: float | Tensor = 1.0, turn: Turn | None = None) -> Step:
+        some = None if turn is None or len(turn.indices) == len(self.targets) else turn.indices
+        now = self._held.now(some)
         return Step(
             t=t,
-            weights=list(self.targets.values()),
-            memory=self.memory,
+            weights=now.weights,
+            memory=self.memory if some is None else self.memory.only(some),
+            holding=now,
             grad_scale=grad_scale,
             optimizer=self._optimizer,
             gradients=self.gradients,
@@ -225,22 +276,27 @@ class Pruner:
             turned=self._turned,
         )
 
-    def _require_finite_gradients(self) -> None:
-        first = next((weight.grad for weight in self.targets.values() if weight.grad is not None), None)
-        if first is None or is_capturing():
+    def _require_finite_gradients(self, step: Step) -> None:
+        if is_capturing():
             return
-        if first.is_cuda:
-            if self.t % WATCH_EVERY == 0:
-                self._watch(f"the gradient of step {self.t + 1} is", first)
+        grads = [weight.grad for weight in step.weights if weight.grad is not None and weight.numel()]
+        if step.weights[0].is_cuda:
+            if grads and self.t % WATCH_EVERY == 0:
+                self._watch(f"the gradient of step {self.t + 1} is", grads[0])
             self._look(wait=len(self._watched) > 1)
             return
-        grads = [weight.grad for weight in self.targets.values() if weight.grad is not None]
-        largest = float(_largest(grads))
-        if not math.isfinite(largest):
+        largest = _largest(grads)
+        if not self._is_finite(largest):
             raise FloatingPointError(
-                f"the gradient of step {self.t + 1} is {largest}: the step is refused and the weights are as "
+                f"the gradient of step {self.t + 1} is {_named(largest)}: the step is refused and the weights are as "
                 f"step {self.t} left them; lower the learning rate, clip the gradient, or look at the batch"
             )
+
+    def _is_finite(self, largest: float) -> bool:
+        """In all processes, where each has only a part."""
+        broken = torch.tensor([0 if math.isfinite(largest) else 1])
+        self._held.ranks.sum_(broken)
+        return not broken.any()
 
     def _watch(self, what: str, tensor: Tensor) -> None:
         """A loss that is not finite leaves no gradient, and then no weight, finite: one number tells, on its way to the
@@ -277,8 +333,8 @@ class Pruner:
         while self._promised and (wait or self._promised[0][1].ready()):
             record, promise = self._promised.popleft()
             self._tell(record, promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True)))
-        first = next(iter(self.targets.values()))
-        if wait and first.is_cuda:
+        first = next((weight for weight in self._held.now().weights if weight.numel()), None) if wait else None
+        if first is not None and first.is_cuda:
             self._watch(f"after step {self.t} the weights are", first.detach())
             self._look(wait=True)
 
@@ -295,10 +351,34 @@ class Pruner:
 
     # Between sessions
 
+    def save(self, folder: str | Path) -> None:
+        """Write the state into `folder`, whole or not at all; `load` reads it on any number of processes.
+
+        One process calls it. Where weights are sharded all do, with the same folder on a disk that they share.
+        """
+        spans = dict(zip(self.targets, self._held.spans, strict=True))
+        shard = Shard(spans, self._held.ranks, self._held.is_writer) if self.is_sharded else None
+        write_state({**self._scalars(), "memory": self.memory.state_dict()}, Path(folder), shard=shard)
+
+    def load(self, folder: str | Path) -> None:
+        """Go on where `save` was called; every process calls it."""
+        spans = dict(zip(self.targets, self._held.spans, strict=True)) if self.is_sharded else None
+        self.load_state_dict(read_state(Path(folder), spans))
+
     def state_dict(self) -> dict[str, Any]:
-        """All that the rest of the run depends on, beside the weights and the optimizer's state."""
+        """All that the rest of the run depends on, beside the weights and the optimizer's state.
+
+        What is kept for sharded weights is a DTensor under FSDP2, and this process's part under DeepSpeed.
+        """
+        return {**self._scalars(), "memory": self._translated(self.memory.state_dict(), self._held.to_state)}
+
+    def _scalars(self) -> dict[str, Any]:
         self.settle()
-        return {"t": self.t, "settings": self._settings(), "memory": self.memory.state_dict()}
+        return {"t": self.t, "settings": self._settings()}
+
+    def _translated(self, memory: Mapping[str, Mapping[str, Tensor]], how: Callable[[int, Tensor], Tensor]) -> Any:
+        names = list(self.targets)
+        return {kind: {name: how(i, of[name]) for i, name in enumerate(names)} for kind, of in memory.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken. Another method, schedule, model or run is refused, difference shown."""
@@ -308,7 +388,7 @@ class Pruner:
             shown = "; ".join(f"{key}: saved {theirs.get(key)}, now {mine.get(key)}" for key in differing)
             raise ValueError(f"the saved run is another one ({shown}): use its settings, or start anew")
         self.t = int(state["t"])
-        self.memory.load_state_dict(state["memory"])
+        self.memory.load_state_dict(self._translated(state["memory"], self._held.from_state))
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -329,12 +409,12 @@ def prepare(
     return method.prepare(unwrap(model), find_targets(model, include=include, exclude=exclude))
 
 
-def _are_finite(grads: Sequence[Tensor]) -> bool:
-    return not grads or math.isfinite(float(_largest(grads)))
-
-
-def _largest(grads: Sequence[Tensor]) -> Tensor:
+def _largest(grads: Sequence[Tensor]) -> float:
     """A number that is not finite if one of the gradients is not. A 2-norm: torch's infinity norm takes ten times as
     long on a CPU; in float32, for a half-precision norm overflows early."""
     norms = [torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32)) for grad in grads]
-    return torch.stack([norm.float().to(norms[0].device) for norm in norms]).max()
+    return float(torch.stack([norm.float().to(norms[0].device) for norm in norms]).max()) if norms else 0.0
+
+
+def _named(largest: float) -> str:
+    return "not finite in another process" if math.isfinite(largest) else str(largest)

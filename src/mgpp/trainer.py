@@ -1,17 +1,13 @@
 """Pruning inside a Hugging Face Trainer: one callback, which only translates."""
 
-import json
 import logging
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -24,7 +20,6 @@ from mgpp.sampler import GradientSampler
 logger = logging.getLogger(__name__)
 
 RECORDS_FILE = "records.jsonl"
-STATE_FILE = "pruner.safetensors"
 
 
 class PruningCallback(TrainerCallback):
@@ -80,12 +75,11 @@ class PruningCallback(TrainerCallback):
             gradients=self.gradients if self.gradients is not None else _sampler(kwargs["model"], loader, args),
             on_record=self._write,
         )
+        self.pruner.attach(kwargs["optimizer"])
         if state.global_step > 0:
-            self.pruner.load_state_dict(read_state(self._checkpoint(args, state)))
+            self.pruner.load(self._checkpoint(args, state))
         if state.is_world_process_zero:
             self._open_records(_folder(args), state)
-        optimizer = kwargs["optimizer"]
-        self.pruner.attach(getattr(optimizer, "optimizer", optimizer))  # Accelerate wraps the one whose step counts
 
     def on_log(
         self,
@@ -112,8 +106,8 @@ class PruningCallback(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         # Written last, and in one move: a checkpoint that has this file is whole.
-        if self.pruner is not None and state.is_world_process_zero:
-            write_state(self.pruner.state_dict(), _folder(args) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+        if self.pruner is not None and (self.pruner.is_sharded or state.is_world_process_zero):
+            self.pruner.save(_folder(args) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -149,7 +143,7 @@ class PruningCallback(TrainerCallback):
                 "method": to_dict(self.method),
                 "schedule": schedule,
                 "train_size": self.pruner.run.train_size,
-                "weights": {name: weight.numel() for name, weight in self.pruner.targets.items()},
+                "weights": self.pruner.sizes,
             }
         )
 
@@ -161,31 +155,6 @@ class PruningCallback(TrainerCallback):
         if self.resume_from is not None:
             return Path(self.resume_from)
         return _folder(args) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-
-
-def write_state(state: dict[str, Any], folder: Path) -> None:
-    """Save a pruner's state into a checkpoint, whole or not at all."""
-    tensors = {f"{kind}/{name}": tensor for kind, of in state["memory"].items() for name, tensor in of.items()}
-    scalars = {key: value for key, value in state.items() if key != "memory"}
-    draft = folder / f"{STATE_FILE}.draft"
-    save_file(tensors, draft, metadata={"mgpp": json.dumps(scalars)})
-    os.replace(draft, folder / STATE_FILE)
-
-
-def read_state(folder: Path) -> dict[str, Any]:
-    path = folder / STATE_FILE
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} is not there: the checkpoint was not finished, or lies elsewhere (resume from an earlier one, or "
-            "pass PruningCallback(resume_from=folder))"
-        )
-    with safe_open(path, framework="pt") as file:
-        state: dict[str, Any] = json.loads(file.metadata()["mgpp"])
-        memory: dict[str, dict[str, Tensor]] = {}
-        for key in file.keys():  # noqa: SIM118 (not a dict: it has no other way to iterate)
-            kind, name = key.split("/", 1)
-            memory.setdefault(kind, {})[name] = file.get_tensor(key)
-    return {**state, "memory": memory}
 
 
 def _folder(args: TrainingArguments) -> Path:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -63,6 +64,7 @@ class Rows(Select):
 
     first: float
     last: float
+    needs_whole: ClassVar[str | None] = "its low-rank layers are split from whole matrices, and lose whole rows"
 
     def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
         asked = int(sparsity * sum(weight.numel() for weight in step.weights)) + int(self._paid(sparsity) * step.added)

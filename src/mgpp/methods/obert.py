@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -141,6 +142,7 @@ class Surgeon(Select):
     batch_size: int
     memory_gb: float
     structure: Structure | None = None
+    needs_whole: ClassVar[str | None] = "the blocks of its Fisher matrix run through whole weights"
 
     def least(self, step: Step, sparsity: float) -> int:
         if self.structure is None:

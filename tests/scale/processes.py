@@ -1,0 +1,71 @@
+"""Several processes that train together over gloo, started quickly: one server has imported all, and is forked."""
+
+import multiprocessing
+import os
+import socket
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+PRELOADED = ["tests.scale.preload"]
+LONGEST = 150  # seconds; a launch takes a few, and a hang must not take a test run with it
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(PRELOADED)
+
+
+def run_processes(size: int, act: Callable[..., Any], *args: Any) -> list[Any]:
+    """`act(*args)` in each of `size` processes of one gloo group; what each returned."""
+    with tempfile.TemporaryDirectory(prefix="mgpp-ranks-") as folder:
+        port = free_port()
+        processes = [
+            _CONTEXT.Process(target=_enter, args=(rank, size, port, folder, act, args), daemon=True)
+            for rank in range(size)
+        ]
+        for process in processes:
+            process.start()
+        _wait(processes)
+        failures = [path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.failed"))]
+        assert not failures, "\n".join(failures)
+        codes = [process.exitcode for process in processes]
+        assert codes == [0] * size, f"exit codes {codes}"
+        return [torch.load(Path(folder) / f"{rank}.pt", weights_only=False) for rank in range(size)]
+
+
+def _wait(processes: list[Any]) -> None:
+    end = time.monotonic() + LONGEST
+    while time.monotonic() < end and any(process.is_alive() for process in processes):
+        if any(process.exitcode not in (None, 0) for process in processes):
+            end = min(end, time.monotonic() + 5)  # the others will not come far without it
+        time.sleep(0.02)
+    for process in processes:
+        process.kill()
+        process.join()
+
+
+def _enter(rank: int, size: int, port: int, folder: str, act: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "DS_ACCELERATOR": "cpu",
+    }  # fmt: skip
+    try:
+        dist.init_process_group("gloo", rank=rank, world_size=size)
+        torch.save(act(*args), Path(folder) / f"{rank}.pt")
+        dist.barrier()
+    except BaseException:
+        (Path(folder) / f"{rank}.failed").write_text(f"rank {rank}: {traceback.format_exc()}", encoding="utf-8")
+        os._exit(1)
+    os._exit(0)  # without gloo's and DeepSpeed's own way out, which may wait for others or abort
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
