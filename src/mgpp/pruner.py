@@ -19,7 +19,7 @@ from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
-from mgpp.sharding import Held, Turn, hold, local_gradients, require_known_engine, stepping_optimizer
+from mgpp.sharding import Held, Turn, engine_of, hold, local_gradients, stepping_optimizer
 from mgpp.targets import find_targets, stored_transposed, unwrap
 
 Record = dict[str, Any]
@@ -58,7 +58,6 @@ class Pruner:
                 "callable like it"
             )
         self.gradients = gradients
-        require_known_engine(model)
         self.added = prepare(model, method, include=include, exclude=exclude)
         self.targets: dict[str, nn.Parameter] = find_targets(model, include=include, exclude=exclude)
         self._turned = stored_transposed(model, self.targets)
@@ -165,12 +164,8 @@ class Pruner:
 
     def _hold(self, optimizer: Any = None) -> Held:
         held = hold(self.targets, optimizer)
-        reason = self.recipe.select.needs_whole
-        if held.engine is not None and reason is not None:
-            raise ValueError(
-                f"{type(self.method).__name__} cannot work where {held.engine} shards the weights, for {reason}: train "
-                "it with DDP, or choose another method"
-            )
+        if held.engine is not None:
+            _require_parts_to_do(self.method, held.engine)
         return held
 
     def detach(self) -> None:
@@ -406,7 +401,18 @@ def prepare(
 
     Most methods need nothing. To be called before the optimizer is made: `Pruner(...)` does it where it was not done.
     """
+    engine = engine_of(model)
+    if engine is not None:
+        _require_parts_to_do(method, engine)
     return method.prepare(unwrap(model), find_targets(model, include=include, exclude=exclude))
+
+
+def _require_parts_to_do(method: Method, engine: str) -> None:
+    if method.needs_whole is not None:
+        raise ValueError(
+            f"{type(method).__name__} cannot work where {engine} shards the weights, for {method.needs_whole}: train "
+            "it with DDP, or choose another method"
+        )
 
 
 def _largest(grads: Sequence[Tensor]) -> float:

@@ -4,6 +4,12 @@ import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRITON_INTERPRET", "1")
+os.environ["DS_ACCELERATOR"] = "cpu"
+
+from tests.scale.engines import has_deepspeed, import_deepspeed
+
+if has_deepspeed():
+    import_deepspeed()
 
 import torch.distributed.checkpoint
 import torch.distributed.fsdp

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -49,6 +48,10 @@ class OBERT(Ramp):
             raise ValueError(f"damp={self.damp}: a finite number above 0, for the matrix to be inverted")
         if not (math.isfinite(self.memory_gb) and self.memory_gb > 0):
             raise ValueError(f"memory_gb={self.memory_gb}: a finite number above 0")
+
+    @property
+    def needs_whole(self) -> str:
+        return "the blocks of its Fisher matrix run through whole weights"
 
     def recipe(self, run: Run) -> Recipe:
         schedule = self.schedule(run)
@@ -142,7 +145,6 @@ class Surgeon(Select):
     batch_size: int
     memory_gb: float
     structure: Structure | None = None
-    needs_whole: ClassVar[str | None] = "the blocks of its Fisher matrix run through whole weights"
 
     def least(self, step: Step, sparsity: float) -> int:
         if self.structure is None:

@@ -7,7 +7,7 @@ method is saved, resumed and weighed without knowing it.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -223,8 +223,6 @@ class Magnitude(Score):
 
 class Select(Protocol):
     """How the lowest scores are taken, and how many: by default so many that `sparsity` is met exactly."""
-
-    needs_whole: ClassVar[str | None] = None  # what of it cannot be done on the parts of sharded weights
 
     def ahead(self, step: Step, score: Score, sparsity: float) -> None:
         """An event will follow this step: ask of the optimizer what it can do for it on its way."""

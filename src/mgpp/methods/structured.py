@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -23,7 +22,6 @@ class Patterned(Select):
     """What all selections in a pattern share."""
 
     structure: Structure
-    needs_whole: ClassVar[str | None] = "a pattern of zeros lies over whole matrices"
 
     def least(self, step: Step, sparsity: float) -> int:
         return self.structure.least(shapes_of(step), sparsity)

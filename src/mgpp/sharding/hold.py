@@ -57,8 +57,8 @@ def local_gradients(parameters: Sequence[Tensor]) -> list[Tensor]:
     return [grad.to_local() if hasattr(grad, "to_local") else grad for grad in grads]
 
 
-def require_known_engine(model: nn.Module) -> None:
-    """Refuse a model that was sharded in a way in which single weights cannot be reached."""
+def engine_of(model: nn.Module) -> str | None:
+    """Who has sharded the model, as far as it shows before there is an optimizer; FSDP1 is refused."""
     for module in model.modules():
         # By name: the class need not be imported to be recognised.
         if type(module).__name__ == "FullyShardedDataParallel":
@@ -66,3 +66,9 @@ def require_known_engine(model: nn.Module) -> None:
                 "the model is sharded by FSDP1, which keeps many weights in one flat tensor: use FSDP2 "
                 "(torch.distributed.fsdp.fully_shard, or fsdp_version: 2 in the accelerate config)"
             )
+    for parameter in model.parameters():
+        if hasattr(parameter, "placements"):
+            return "FSDP2"
+        if hasattr(parameter, "ds_id") or hasattr(parameter, "_hp_mapping"):
+            return "DeepSpeed"
+    return None

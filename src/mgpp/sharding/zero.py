@@ -182,9 +182,10 @@ class Stage3(FlatShards):
         self.zero._reassign_or_swap_out_partitioned_parameters(flat)
 
     def _copy_everywhere(self) -> None:
+        self.zero._partition_all_parameters()  # small weights are kept whole between steps: drop those, they are old
         for flat in self._pruned_flats:
             self._copy_again(flat)
-        if self.zero.persistent_parameters:  # small weights are kept whole between steps
+        if self.zero.persistent_parameters:
             self.zero.persistent_parameters[0].all_gather(self.zero.persistent_parameters)
 
 
