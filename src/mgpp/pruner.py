@@ -20,6 +20,7 @@ from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
 from mgpp.sharding import Held, Turn, engine_of, hold, local_gradients, stepping_optimizer
+from mgpp.sharding.replicas import require_same_zeros
 from mgpp.targets import find_targets, stored_transposed, unwrap
 
 Record = dict[str, Any]
@@ -114,6 +115,11 @@ class Pruner:
     def asked_zeros(self) -> int:
         """The fewest zeros that meet the method's sparsity; of whole blocks the last may not have fitted."""
         return self.recipe.select.least(self._step(self.t), self.schedule.sparsity) + self.num_added
+
+    def require_same_zeros(self) -> None:
+        """With DDP: raise, in all processes, if they have pruned different weights. All of them must call it."""
+        if not self.is_sharded:
+            require_same_zeros(self.targets)
 
     def _share(self, zeros: int) -> float:
         return (zeros - self.num_added) / self.num_weights

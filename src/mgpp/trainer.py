@@ -105,8 +105,11 @@ class PruningCallback(TrainerCallback):
             self.pruner.settle()
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self.pruner is None:
+            return
+        self.pruner.require_same_zeros()  # before the file without which a checkpoint does not count
         # Written last, and in one move: a checkpoint that has this file is whole.
-        if self.pruner is not None and (self.pruner.is_sharded or state.is_world_process_zero):
+        if self.pruner.is_sharded or state.is_world_process_zero:
             self.pruner.save(_folder(args) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
 
     def on_train_end(
@@ -116,6 +119,7 @@ class PruningCallback(TrainerCallback):
             return
         if state.global_step >= state.max_steps:
             self.pruner.finish()
+            self.pruner.require_same_zeros()
         elif sum(self.pruner.zeros.values()) < self.pruner.asked_zeros:
             logger.warning(
                 "training stopped at step %d of %d: the model is %.4f sparse, not %.4f",
