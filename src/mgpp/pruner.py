@@ -143,8 +143,8 @@ class Pruner:
         if missing:
             raise ValueError(
                 f"{len(missing)} weights to prune are not in the optimizer, {missing[0]} the first: add them to it, "
-                "freeze them, or leave them out with exclude=; a model that is sharded (fully_shard) is so before the "
-                "optimizer and the Pruner are made"
+                "freeze them, or leave them out with exclude=; shard a model (fully_shard) before making its optimizer "
+                "and Pruner, and with DeepSpeed attach to the engine"
             )
         trained = {param for group in optimizer.param_groups for param in group["params"]}
         late = [name for name, parameter in self.added.items() if parameter not in trained]

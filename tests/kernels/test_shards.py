@@ -13,9 +13,9 @@ from tests.ranks import on_ranks
 SHAPES = [(64, 48), (7, 3), (1, 1), (128, 64)]
 
 
-def drawn(seed: int) -> list[Tensor]:
+def drawn(seed: int, device: torch.device) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=generator) for shape in SHAPES]
+    return [torch.randn(shape, generator=generator).to(device) for shape in SHAPES]
 
 
 def rows_of(tensors: list[Tensor], rank: int, size: int) -> list[Tensor]:
@@ -39,8 +39,8 @@ class Counting:
 
 @pytest.mark.parametrize("size", [2, 4, 5])
 @pytest.mark.parametrize("kernel", ["magnitude", "product"])
-def test_event_after_event_the_shards_lose_what_the_whole_would(size, kernel):
-    events, weights, other = 6, drawn(0), [tensor.abs() for tensor in drawn(1)]
+def test_event_after_event_the_shards_lose_what_the_whole_would(size, kernel, device):
+    events, weights, other = 6, drawn(0, device), [tensor.abs() for tensor in drawn(1, device)]
     total = sum(weight.numel() for weight in weights)
     # The target moves, then stands still; the cut moves a little, then leaps out of its band.
     wanted = [int(share * total) for share in (0.2, 0.5, 0.5, 0.5, 0.5, 0.9)]
@@ -76,10 +76,10 @@ def test_event_after_event_the_shards_lose_what_the_whole_would(size, kernel):
         torch.testing.assert_close(together, weight, rtol=0, atol=0)
 
 
-def test_a_cut_near_the_last_costs_one_pass_and_what_is_sent_does_not_grow_with_the_weights():
+def test_a_cut_near_the_last_costs_one_pass_and_what_is_sent_does_not_grow_with_the_weights(device):
     def prune(ranks: Ranks) -> list[int]:
         counting, scratch = Counting(ranks), {}
-        mine = rows_of(drawn(0), ranks.rank, ranks.size)
+        mine = rows_of(drawn(0, device), ranks.rank, ranks.size)
         passes = []
 
         def watched(weight: Tensor) -> Tensor:
@@ -98,8 +98,8 @@ def test_a_cut_near_the_last_costs_one_pass_and_what_is_sent_does_not_grow_with_
         assert sum(sent) <= 2 + 2 * 2048 + 1024 + 2 * len(SHAPES)
 
 
-def test_ranks_without_a_single_weight_take_part():
-    weights = [torch.tensor([[3.0, 1.0], [2.0, 5.0]])]
+def test_ranks_without_a_single_weight_take_part(device):
+    weights = [torch.tensor([[3.0, 1.0], [2.0, 5.0]], device=device)]
     parts = [rows_of(weights, rank, 4) for rank in range(4)]
     assert [part[0].numel() for part in parts] == [2, 2, 0, 0]
     on_ranks(4, lambda ranks: fast_zero_smallest_(parts[ranks.rank], 2, ranks=ranks, scratch={}))

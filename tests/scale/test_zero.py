@@ -114,6 +114,21 @@ def skipped_at_the_end() -> tuple[Outcome, dict[str, torch.Tensor]]:
     return training.outcome(), training.used()
 
 
+def astray() -> list[str]:
+    """What is said to who asks too early, and to who attaches to the optimizer that DeepSpeed was given."""
+    model = Toy()
+    optimizer = plain_adamw(model.parameters())
+    initialize(model, optimizer, 3)
+    pruner = mgpp.Pruner(model, method_of("gmp"), total_steps=STEPS)
+    words = [str(pruner.num_weights)]
+    for act in (lambda: pruner.sparsity, lambda: pruner.attach(optimizer)):
+        try:
+            act()
+        except (RuntimeError, ValueError) as error:
+            words.append(str(error))
+    return words
+
+
 def two_processes(folder: Path) -> dict[str, Any]:
     bf16 = {"bf16": {"enabled": True}}
     save(2, folder / "two")
@@ -129,6 +144,7 @@ def two_processes(folder: Path) -> dict[str, Any]:
         "resumed": resume(2, folder / "two"),
         "finished": skipped_at_the_end(),
         "refused": [said("losparse", 1), said("mgpp-2x1", 3)],
+        "astray": astray(),
     }
 
 
@@ -210,6 +226,14 @@ def test_a_run_that_skipped_steps_reaches_its_target_in_what_the_model_computes_
         outcome, used = process["finished"]
         assert outcome.sparsity == 0.75
         assert_used(outcome, used)
+
+
+def test_who_asks_before_attaching_or_attaches_to_the_wrong_optimizer_is_told(two):
+    for process in two:
+        size, early, wrong = process["astray"]
+        assert size == "384"
+        assert "pruner.attach(engine)" in early
+        assert "attach to the engine" in wrong
 
 
 def test_methods_that_need_whole_weights_refuse(two):

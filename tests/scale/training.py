@@ -30,10 +30,10 @@ def rank_and_size() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
-def my_batches() -> Any:
+def my_batches(device: str = "cpu") -> Any:
     """This process's rows of every batch of eight."""
     rank, size = rank_and_size()
-    for batch in batches():
+    for batch in batches(device=device):
         yield {key: value.chunk(size)[rank] for key, value in batch.items()}
 
 
@@ -83,15 +83,22 @@ def whole(tensor: Tensor) -> Tensor:
 
 def outcome(model: nn.Module, pruner: mgpp.Pruner, records: list[dict[str, Any]]) -> Outcome:
     inner = model.module if hasattr(model, "module") else model
-    weights = {name: whole(param) for name, param in inner.named_parameters()}
+    weights = {name: whole(param).cpu() for name, param in inner.named_parameters()}
     return Outcome(weights, records, pruner.sparsity, pruner.zeros)
 
 
-def train(case: str, wrap: Callable[[nn.Module], nn.Module] = lambda model: model, **settings: Any) -> Outcome:
+def train(
+    case: str,
+    wrap: Callable[[nn.Module], nn.Module] = lambda model: model,
+    *,
+    device: str = "cpu",
+    **settings: Any,
+) -> Outcome:
     """All of a run."""
-    model = wrap(Toy())
+    model = wrap(Toy().to(device))
     pruner, optimizer, records = start(case, model, **settings)
-    take_steps(model, optimizer, my_batches(), STEPS)
+    take_steps(model, optimizer, my_batches(device), STEPS)
+    pruner.settle()
     return outcome(model, pruner, records)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from mgpp.sharding.parts import Held, Whole
+from mgpp.sharding.parts import Held, OutOfReach, Whole
 
 
 def hold(targets: Mapping[str, nn.Parameter], optimizer: Any = None) -> Held:
@@ -18,7 +18,8 @@ def hold(targets: Mapping[str, nn.Parameter], optimizer: Any = None) -> Held:
     for wrapper in _wrappers(optimizer):
         if _is_deepspeed(wrapper):
             return _hold_zero(wrapper, targets)
-    return Whole(list(targets.values()))
+    partitioned = any(hasattr(weight, "ds_id") for weight in targets.values())
+    return (OutOfReach if partitioned else Whole)(list(targets.values()))
 
 
 def _hold_zero(wrapper: Any, targets: Mapping[str, nn.Parameter]) -> Held:

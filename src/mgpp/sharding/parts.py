@@ -55,6 +55,11 @@ def groups_of(optimizer: Optimizer | None) -> Groups:
     return {param: group for group in (optimizer.param_groups if optimizer else []) for param in group["params"]}
 
 
+def whole_size(param: Tensor) -> int:
+    """Between steps ZeRO 3 leaves nothing of a weight in its parameter, and notes how large it was."""
+    return int(getattr(param, "ds_numel", param.numel()))
+
+
 def own_part(saved: Tensor, size: int, span: Span) -> Tensor:
     """Of a saved tensor that is either all of `size` numbers or those of `span`: the latter, flat."""
     if saved.numel() == span.stop - span.start:
@@ -107,13 +112,13 @@ class Held(Protocol):
 class Whole(Held):
     """Nothing is sharded: one process, or DDP, where every process has all weights and comes to the same result."""
 
-    engine = None
+    engine: str | None = None
     steps_in_turns = False
     ranks = ALONE
     is_writer = True
 
     def __init__(self, params: Sequence[nn.Parameter]) -> None:
-        self.sizes = [param.numel() for param in params]
+        self.sizes = [whole_size(param) for param in params]
         self._now = Now(weights=list(params), ranks=ALONE, sizes=self.sizes)
         self._turn = Turn(range(len(params)), is_last=True)
 
@@ -139,3 +144,15 @@ class Whole(Held):
 
     def from_state(self, index: int, saved: Tensor) -> Tensor:
         return saved.view(self._now.weights[index].shape)
+
+
+class OutOfReach(Whole):
+    """Weights of ZeRO 3 before the pruner has met DeepSpeed's optimizer, which keeps them."""
+
+    engine = "DeepSpeed"
+
+    def now(self, indices: Sequence[int] | None = None) -> Now:
+        raise RuntimeError("DeepSpeed keeps the weights: call pruner.attach(engine) first")
+
+    def untrained(self, optimizer: Optimizer) -> list[int]:
+        return list(range(len(self.sizes)))

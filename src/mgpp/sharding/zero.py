@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from mgpp.functional.ranks import Ranks
 from mgpp.sharding.group import ranks_of
-from mgpp.sharding.parts import Groups, Held, Now, Span, Turn, own_part
+from mgpp.sharding.parts import Groups, Held, Now, Span, Turn, own_part, whole_size
 
 
 @dataclass(frozen=True)
@@ -194,11 +194,6 @@ KINDS: dict[str, type[FlatShards]] = {
     "DeepSpeedZeroOptimizer_Stage3": Stage3,
     "BF16_Optimizer": BFloat16,
 }
-
-
-def whole_size(param: Tensor) -> int:
-    """Between steps stage 3 leaves nothing of a weight in its parameter."""
-    return int(getattr(param, "ds_numel", param.numel()))
 
 
 def _cut(flat: Tensor, piece: Piece) -> Tensor:
