@@ -26,13 +26,16 @@ docs: $(READY)
 # nothing, and runs all that a device can change.
 test-gpu:
 	PYTHONPATH=src:. $(PYTHON) -m pytest -p no:cacheprovider --device cuda \
-		tests/test_gpu.py tests/kernels tests/functional tests/methods tests/runtime
+		tests/test_gpu.py tests/kernels tests/functional tests/methods tests/runtime tests/scale/test_gpu.py
 
-# torch first and alone: its pinned build must be in place before another package's looser range is read.
+# torch first and alone: its pinned build must be in place before another package's looser range is read. DeepSpeed by
+# itself in a folder, from which only its own tests import it: wherever it is found, accelerate imports it too.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
+		--target $(VENV)/deepspeed deepspeed einops hjson msgpack ninja py-cpuinfo
 	touch $(READY)
 
 clean:

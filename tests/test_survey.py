@@ -8,8 +8,10 @@ from torch import nn
 
 import mgpp
 from mgpp.functional.prior import spike_probability
+from mgpp.functional.ranks import ALONE, Ranks
 from mgpp.methods.ramp import Schedule
 from mgpp.survey import SAMPLE, Survey, count_sizes, steps_to_look_at, stride_for
+from tests.ranks import on_ranks
 from tests.test_contract import RAMP, STEPS, method_of
 from tests.toy import NUM_WEIGHTS, Toy, assert_identical, batches, weights_of
 
@@ -118,13 +120,42 @@ def test_a_large_model_is_sampled_evenly_in_all_its_tensors_and_columns():
     torch.manual_seed(0)
     weights = [torch.randn(768, 768), torch.randn(3072, 768), torch.randn(768, 3072)]
     schedule = Schedule(sparsity=0.9, initial_sparsity=0.0, start=1, end=2, every=1, last=3)
-    survey = Survey(weights, schedule, 2)
+    survey = Survey([weight.numel() for weight in weights], schedule, 2)
     total = sum(weight.numel() for weight in weights)
-    assert SAMPLE / 2 < survey.sample_size(weights) == len(survey.sample(weights)) <= SAMPLE
+    assert SAMPLE / 2 < survey.sample_size == len(survey.sample(weights)) <= SAMPLE
     everything = torch.cat([weight.reshape(-1) for weight in weights])
     torch.testing.assert_close(survey.sample(weights), everything[:: survey.stride].abs())
     columns = {position % 768 for position in range(0, total, stride_for(total))}
     assert len(columns) == 768
+
+
+def test_parts_of_the_weights_are_sampled_as_the_whole_and_remembered_for_any_number_of_ranks():
+    torch.manual_seed(0)
+    weights = [torch.randn(300, 700), torch.randn(5, 1), torch.randn(700, 301)]
+    sizes = [weight.numel() for weight in weights]
+    schedule = Schedule(sparsity=0.9, initial_sparsity=0.0, start=1, end=2, every=1, last=3)
+
+    def look(held: list[torch.Tensor], starts: list[int], ranks: Ranks, state: dict) -> tuple[dict, dict]:
+        survey = Survey(sizes, schedule, 3)
+        survey.of_parts(starts, ranks)
+        survey.load_state_dict(state, held)
+        begun = survey.begin(3, held, 0.5)
+        for part in held:
+            part.masked_fill_(part.abs() < 0.3, 0)
+        begun.end()
+        return begun.told(), survey.state_dict(held)
+
+    def parts(rank: int, size: int) -> tuple[list[torch.Tensor], list[int]]:
+        cut = [[number * i // size for i in (rank, rank + 1)] for number in sizes]
+        held = [weight.flatten()[a:b].clone() for weight, (a, b) in zip(weights, cut, strict=True)]
+        return held, [start for start, _ in cut]
+
+    before = {"was_zero": torch.rand(Survey(sizes, schedule, 3).sample_size) < 0.5}
+    expected = look([weight.clone() for weight in weights], [0, 0, 0], ALONE, before)
+    for size in (2, 4):
+        for told, kept in on_ranks(size, lambda ranks, size=size: look(*parts(ranks.rank, size), ranks, before)):
+            assert told == expected[0]
+            assert torch.equal(kept["was_zero"], expected[1]["was_zero"])
 
 
 def test_looking_changes_no_weight_and_is_plain_json():
@@ -141,7 +172,7 @@ def test_what_is_remembered_between_looks_is_a_byte_a_sampled_weight():
     pruner = mgpp.Pruner(model, mgpp.GMP(**RAMP), total_steps=STEPS, include=["*"], looks=3)
     look = pruner.survey.begin(STEPS, list(pruner.targets.values()), None)
     look.end()
-    (kept,) = pruner.survey.state_dict().values()
+    (kept,) = pruner.survey.state_dict(list(pruner.targets.values())).values()
     assert kept.nbytes <= SAMPLE
 
 

@@ -10,7 +10,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import mgpp
 from mgpp import records
-from mgpp.trainer import STATE_FILE, read_state, write_state
+from mgpp.checkpoint import STATE_FILE, read_state, write_state
 from tests.test_contract import CASES, RAMP, STEPS, method_of
 from tests.toy import Toy, assert_identical, batches, rows, weights_of
 

@@ -70,7 +70,7 @@ class AdamW(torch.optim.Optimizer):
 
     def _signs(self, group: dict[str, Any]) -> tuple:
         """What `_find` reads. What is known holds on to the tensors named here, so no other can have their ids."""
-        moving = [param.grad is not None for param in group["params"]]
+        moving = [(param.grad is not None, id(_local(param))) for param in group["params"]]
         return moving, self.plan.targets, [id(value) for state in self.state.values() for value in state.values()]
 
     def _find(self, group: dict[str, Any]) -> "list[_Together]":
@@ -93,8 +93,9 @@ class AdamW(torch.optim.Optimizer):
                 state["step"] = counter
         return _Together(
             params=params,
-            means=[state["exp_avg"] for state in states],
-            squares=[state["exp_avg_sq"] for state in states],
+            locals=[_local(param) for param in params],
+            means=[_local(state["exp_avg"]) for state in states],
+            squares=[_local(state["exp_avg_sq"]) for state in states],
             are_targets=[param in self.plan.targets for param in params],
             counter=states[0]["step"],
         )
@@ -112,8 +113,8 @@ class AdamW(torch.optim.Optimizer):
     def _take(self, group: dict[str, Any], together: "_Together", scratch: dict[str, Any]) -> None:
         beta1, beta2 = group["betas"]
         kernels.adamw_(
-            together.params,
-            [param.grad for param in together.params if param.grad is not None],
+            together.locals,
+            [_local(param.grad) for param in together.params if param.grad is not None],
             together.means,
             together.squares,
             together.are_targets,
@@ -131,11 +132,17 @@ class AdamW(torch.optim.Optimizer):
         )
 
 
+def _local(tensor: Tensor) -> Tensor:
+    """The part of a DTensor (FSDP2) that lies in this process; any other tensor itself."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
 @dataclass(frozen=True)
 class _Together:
     """Parameters of one group that share a counter, and their states."""
 
     params: list[Tensor]
+    locals: list[Tensor]  # what this process has of them; of their means and squares too
     means: list[Tensor]
     squares: list[Tensor]
     are_targets: list[bool]

@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,20 +11,23 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from mgpp.checkpoint import Shard, read_state, write_state
+from mgpp.finite import Watch, is_finite, largest_of
+from mgpp.functional.mask import zeros_of_each
 from mgpp.functional.select import Cut
-from mgpp.kernels import Arriving, Plan, Promise, Scratch, is_capturing
+from mgpp.kernels import Plan, Promise, Scratch, is_capturing
 from mgpp.kernels.cpu import Taken
 from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
 from mgpp.notebook import pruner_html
+from mgpp.sharding import Held, Span, Turn, engine_of, hold, local_gradients, stepping_optimizer
+from mgpp.sharding.replicas import require_same_zeros
 from mgpp.survey import Look, Survey
 from mgpp.targets import find_targets, stored_transposed, unwrap
 
 Record = dict[str, Any]
-
-WATCH_EVERY = 8  # steps, on a GPU: looking at a number there costs the host 0.1 ms
 
 
 class Pruner:
@@ -62,10 +66,11 @@ class Pruner:
         self.added = prepare(model, method, include=include, exclude=exclude)
         self.targets: dict[str, nn.Parameter] = find_targets(model, include=include, exclude=exclude)
         self._turned = stored_transposed(model, self.targets)
-        self.memory = Memory(self.targets)
+        self._held = self._hold()
+        self.memory = Memory(list(self.targets), self._weights)
         self._parameters = list(model.parameters())
         self.on_record = on_record
-        self.survey = Survey(list(self.targets.values()), self.schedule, looks) if looks else None
+        self.survey = Survey(self._held.sizes, self.schedule, looks) if looks else None
         self.t = 0
         self.last_record: Record | None = None
         self.last_look: Record | None = None
@@ -74,7 +79,7 @@ class Pruner:
         self._plan: Plan | None = None
         self._scratch: Scratch = {}
         self._promised: deque[tuple[Record, Promise | None, Look | None]] = deque()
-        self._watched: deque[tuple[str, Arriving]] = deque()
+        self._watch = Watch()
         self._overflowed = False
 
     # What it is
@@ -85,12 +90,23 @@ class Pruner:
 
     @property
     def num_weights(self) -> int:
-        return sum(weight.numel() for weight in self.targets.values())
+        return sum(self._held.sizes)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many weights each pruned tensor has, over all processes."""
+        return dict(zip(self.targets, self._held.sizes, strict=True))
+
+    @property
+    def is_sharded(self) -> bool:
+        """Each process has only a part of every weight: what counts or saves must then be called by all of them."""
+        return self._held.engine is not None
 
     @property
     def zeros(self) -> dict[str, int]:
-        """How many of each pruned tensor's weights are zero, counted now."""
-        return {name: weight.numel() - int(torch.count_nonzero(weight)) for name, weight in self.targets.items()}
+        """How many of each pruned tensor's weights are zero, counted now; over all processes, if they are sharded."""
+        zeros = zeros_of_each(self._weights(), self._held.ranks)
+        return dict(zip(self.targets, zeros.tolist(), strict=True))
 
     @property
     def sparsity(self) -> float:
@@ -106,6 +122,15 @@ class Pruner:
         """The fewest zeros that meet the method's sparsity; of whole blocks the last may not have fitted."""
         return self.recipe.select.least(self._step(self.t), self.schedule.sparsity) + self.num_added
 
+    def require_same_zeros(self) -> None:
+        """With DDP: raise, in all processes, if they have pruned different weights. All of them must call it."""
+        if not self.is_sharded:
+            require_same_zeros(self.targets)
+
+    def _weights(self) -> list[Tensor]:
+        """All weights to prune; of sharded ones the parts that this process holds."""
+        return self._held.now().weights
+
     def _share(self, zeros: int) -> float:
         return (zeros - self.num_added) / self.num_weights
 
@@ -113,23 +138,30 @@ class Pruner:
         return f"Pruner({self.method}, step {self.t} of {self.run.total_steps}, {self.num_weights:,} weights)"
 
     def _repr_html_(self) -> str:
-        zeros, sizes = self.zeros, {name: weight.numel() for name, weight in self.targets.items()}
-        share, last = self._share(sum(zeros.values())), self.run.total_steps
-        return pruner_html(to_dict(self.method), step=self.t, last=last, sparsity=share, zeros=zeros, sizes=sizes)
+        zeros, last = self.zeros, self.run.total_steps
+        share = self._share(sum(zeros.values()))
+        return pruner_html(to_dict(self.method), step=self.t, last=last, sparsity=share, zeros=zeros, sizes=self.sizes)
 
     # One step
 
-    def attach(self, optimizer: Optimizer, *, hooks: bool = True) -> None:
-        """Do `before_step` and `after_step` inside every `optimizer.step()`; with hooks=False only get to know it."""
+    def attach(self, optimizer: Any, *, hooks: bool = True) -> None:
+        """Do `before_step` and `after_step` inside every `optimizer.step()`; with hooks=False only get to know it.
+
+        With DeepSpeed give the engine, or the optimizer that `deepspeed.initialize` returned.
+        """
         if self._optimizer is not None:
             raise RuntimeError("this pruner is attached already: it counts the steps of one optimizer")
-        trained = {param for group in optimizer.param_groups for param in group["params"]}
-        missing = [name for name, weight in self.targets.items() if weight not in trained]
+        self._held = self._hold(optimizer)
+        optimizer = stepping_optimizer(optimizer)
+        names = list(self.targets)
+        missing = [names[i] for i in self._held.untrained(optimizer)]
         if missing:
             raise ValueError(
-                f"{len(missing)} weights to prune are not in the optimizer, {missing[0]} the first: "
-                "add them to it, freeze them, or leave them out with exclude="
+                f"{len(missing)} weights to prune are not in the optimizer, {missing[0]} the first: add them to it, "
+                "freeze them, or leave them out with exclude=; shard a model (fully_shard) before making its optimizer "
+                "and Pruner, and with DeepSpeed attach to the engine"
             )
+        trained = {param for group in optimizer.param_groups for param in group["params"]}
         late = [name for name, parameter in self.added.items() if parameter not in trained]
         if late:
             raise ValueError(
@@ -137,15 +169,27 @@ class Pruner:
                 "Pruner (or call mgpp.prepare(model, method)) before the optimizer, and give a PruningCallback to "
                 "Trainer(callbacks=...)"
             )
+        if not hooks and self._held.steps_in_turns:
+            raise ValueError(
+                f"{self._held.engine} moves weights only inside its own step: attach with hooks, which act there"
+            )
         self._optimizer = optimizer
+        if self.survey is not None:
+            self.survey.of_parts([span.start for span in self._held.spans], self._held.ranks)
         if hooks:
-            self._plan = getattr(optimizer, "plan", None)
+            self._plan = None if self._held.steps_in_turns else getattr(optimizer, "plan", None)
             if self._plan is not None:
                 self._plan.targets = frozenset(self.targets.values())
             self._hooks = [
                 optimizer.register_step_pre_hook(self._pre_hook),
                 optimizer.register_step_post_hook(self._post_hook),
             ]
+
+    def _hold(self, optimizer: Any = None) -> Held:
+        held = hold(self.targets, optimizer)
+        if held.engine is not None:
+            _require_parts_to_do(self.method, held.engine)
+        return held
 
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`."""
@@ -163,12 +207,15 @@ class Pruner:
         # A fused optimizer is handed scaled gradients and told of an overflow; any other is not called at all then.
         found_inf = getattr(optimizer, "found_inf", None)
         self._overflowed = found_inf is not None and bool(found_inf)
-        if not self._overflowed:
+        turn = self._held.turn(optimizer)
+        if turn is not None and not self._overflowed:
             scale = getattr(optimizer, "grad_scale", None)
-            self._before_step(1.0 if scale is None else scale)
+            self._before_step(1.0 if scale is None else scale, turn)
 
     def _post_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self.after_step(skipped=self._overflowed)
+        turn = self._held.turn(optimizer)
+        if turn is not None:
+            self._after_step(turn, skipped=self._overflowed)
 
     @torch.no_grad()
     def before_step(self, *, grad_scale: float | Tensor | None = None) -> None:
@@ -179,17 +226,16 @@ class Pruner:
         """
         if grad_scale is None:
             self._before_step(1.0)
-        elif _are_finite([p.grad for p in self._parameters if p.grad is not None]):  # else the scaler will skip it
-            self._add_penalty(grad_scale)
+        elif is_finite(largest_of(local_gradients(self._parameters)), self._held.ranks):  # else the scaler skips it
+            self._add_penalty(self._step(self.t + 1, grad_scale))
 
     @torch.no_grad()
-    def _before_step(self, grad_scale: float | Tensor) -> None:
-        self._require_finite_gradients()
-        self._add_penalty(grad_scale)
+    def _before_step(self, grad_scale: float | Tensor, turn: Turn | None = None) -> None:
+        step = self._step(self.t + 1, grad_scale, turn)
+        self._watch.before_step(step.weights, self.t, step.ranks)
+        self._add_penalty(step)
 
-    def _add_penalty(self, grad_scale: float | Tensor) -> None:
-        t = self.t + 1
-        step = self._step(t, grad_scale)
+    def _add_penalty(self, step: Step) -> None:
         if self._plan is not None:
             self._plan.clear()
         self.recipe.between.before_step(step)
@@ -197,25 +243,32 @@ class Pruner:
             self.recipe.penalty.before_step(step)
         # A penalty that acts after the optimizer would change what the optimizer has counted.
         alone = self.recipe.penalty is None or (self._plan is not None and self._plan.pull is not None)
-        if alone and self.schedule.is_event(t):
-            self.recipe.select.ahead(step, self.recipe.score, self.schedule.sparsity_at(t))
+        if alone and self.schedule.is_event(step.t):
+            self.recipe.select.ahead(step, self.recipe.score, self.schedule.sparsity_at(step.t))
 
-    @torch.no_grad()
     def after_step(self, *, skipped: bool = False) -> None:
         """Count the step, and prune if the schedule says so; a step that a GradScaler skipped does not count."""
+        self._after_step(skipped=skipped)
+
+    @torch.no_grad()
+    def _after_step(self, turn: Turn | None = None, *, skipped: bool = False) -> None:
         if skipped:
-            self.recipe.between.after_skip(self._step(self.t))
+            self.recipe.between.after_skip(self._step(self.t, turn=turn))
             return
-        self.t += 1
-        step = self._step(self.t)
+        step = self._step(self.t + 1, turn=turn)
         if self.recipe.penalty is not None:
             self.recipe.penalty.after_step(step)
         self.recipe.score.observe(step)
         self.recipe.between.after_step(step)
+        if turn is not None and not turn.is_last:
+            return
+        self.t = step.t
         if self.schedule.is_event(self.t):
-            self._prune(step, self.schedule.sparsity_at(self.t))
+            whole = step if turn is None or len(turn.indices) == len(self.targets) else self._step(self.t)
+            self._prune(whole, self.schedule.sparsity_at(self.t))
+            self._held.publish(turn)
         else:
-            self._look_around(step)
+            self._look_around()
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -224,12 +277,16 @@ class Pruner:
             return
         if sum(self.zeros.values()) < self.asked_zeros:
             self._prune(self._step(self.t), self.schedule.sparsity)
+            self._held.publish(None)
 
-    def _step(self, t: int, grad_scale: float | Tensor = 1.0) -> Step:
+    def _step(self, t: int, grad_scale: float | Tensor = 1.0, turn: Turn | None = None) -> Step:
+        some = None if turn is None or len(turn.indices) == len(self.targets) else turn.indices
+        now = self._held.now(some)
         return Step(
             t=t,
-            weights=list(self.targets.values()),
-            memory=self.memory,
+            weights=now.weights,
+            memory=self.memory if some is None else self.memory.only(some),
+            holding=now,
             grad_scale=grad_scale,
             optimizer=self._optimizer,
             gradients=self.gradients,
@@ -238,37 +295,6 @@ class Pruner:
             added=self.num_added,
             turned=self._turned,
         )
-
-    def _require_finite_gradients(self) -> None:
-        first = next((weight.grad for weight in self.targets.values() if weight.grad is not None), None)
-        if first is None or is_capturing():
-            return
-        if first.is_cuda:
-            if self.t % WATCH_EVERY == 0:
-                self._watch(f"the gradient of step {self.t + 1} is", first)
-            self._look(wait=len(self._watched) > 1)
-            return
-        grads = [weight.grad for weight in self.targets.values() if weight.grad is not None]
-        largest = float(_largest(grads))
-        if not math.isfinite(largest):
-            raise FloatingPointError(
-                f"the gradient of step {self.t + 1} is {largest}: the step is refused and the weights are as "
-                f"step {self.t} left them; lower the learning rate, clip the gradient, or look at the batch"
-            )
-
-    def _watch(self, what: str, tensor: Tensor) -> None:
-        """A loss that is not finite leaves no gradient, and then no weight, finite: one number tells, on its way to the
-        host while the device goes on."""
-        self._watched.append((what, Arriving(tensor.flatten()[:1])))
-
-    def _look(self, *, wait: bool) -> None:
-        while self._watched and (wait or self._watched[0][1].ready()):
-            what, number = self._watched.popleft()
-            if not math.isfinite(number.get()[0]):
-                raise FloatingPointError(
-                    f"{what} not finite: the weights are lost since then, go back to the last checkpoint; lower the "
-                    "learning rate, clip the gradient, or look at the batch"
-                )
 
     def _prune(self, step: Step, sparsity: float) -> None:
         prior = self.prior_at(step.t)
@@ -282,9 +308,10 @@ class Pruner:
             self._promised.append(({"event": "prune", "step": step.t, "target": sparsity, **prior}, promise, look))
             self.settle(wait=False)
 
-    def _look_around(self, step: Step) -> None:
-        if self.survey is None or step.t not in self.survey.steps:
+    def _look_around(self) -> None:
+        if self.survey is None or self.t not in self.survey.steps:
             return
+        step = self._step(self.t)
         prior = self.prior_at(step.t)
         look = self._begin_look(step, prior)
         if look is not None:
@@ -312,10 +339,8 @@ class Pruner:
                 record = self.last_record = self._with_numbers(record, promise)
             if self.on_record is not None:
                 self.on_record(record)
-        first = next(iter(self.targets.values()))
-        if wait and first.is_cuda:
-            self._watch(f"after step {self.t} the weights are", first.detach())
-            self._look(wait=True)
+        if wait:
+            self._watch.settle(self._weights(), self.t)
 
     def _with_numbers(self, record: Record, promise: Promise) -> Record:
         cut, zeros = promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True))
@@ -328,11 +353,36 @@ class Pruner:
 
     # Between sessions
 
+    def save(self, folder: str | Path) -> None:
+        """Write the state into `folder`, whole or not at all; `load` reads it on any number of processes.
+
+        One process calls it. Where weights are sharded all do, with the same folder on a disk that they share.
+        """
+        shard = Shard(self._spans(), self._held.ranks, self._held.is_writer) if self.is_sharded else None
+        write_state({**self._scalars(), "memory": self.memory.state_dict()}, Path(folder), shard=shard)
+
+    def load(self, folder: str | Path) -> None:
+        """Go on where `save` was called; every process calls it."""
+        self.load_state_dict(read_state(Path(folder), self._spans() if self.is_sharded else None))
+
+    def _spans(self) -> dict[str, Span]:
+        return dict(zip(self.targets, self._held.spans, strict=True))
+
     def state_dict(self) -> dict[str, Any]:
-        """All that the rest of the run depends on, beside the weights and the optimizer's state."""
+        """All that the rest of the run depends on, beside the weights and the optimizer's state.
+
+        What is kept for sharded weights is a DTensor under FSDP2, and this process's part under DeepSpeed.
+        """
+        return {**self._scalars(), "memory": self._translated(self.memory.state_dict(), self._held.to_state)}
+
+    def _scalars(self) -> dict[str, Any]:
         self.settle()
-        state = {"t": self.t, "settings": self._settings(), "memory": self.memory.state_dict()}
-        return state if self.survey is None else {**state, "survey": self.survey.state_dict()}
+        scalars = {"t": self.t, "settings": self._settings()}
+        return scalars if self.survey is None else {**scalars, "survey": self.survey.state_dict(self._weights())}
+
+    def _translated(self, memory: Mapping[str, Mapping[str, Tensor]], how: Callable[[int, Tensor], Tensor]) -> Any:
+        names = list(self.targets)
+        return {kind: {name: how(i, of[name]) for i, name in enumerate(names)} for kind, of in memory.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken. Another method, schedule, model or run is refused, difference shown."""
@@ -342,9 +392,9 @@ class Pruner:
             shown = "; ".join(f"{key}: saved {theirs.get(key)}, now {mine.get(key)}" for key in differing)
             raise ValueError(f"the saved run is another one ({shown}): use its settings, or start anew")
         self.t = int(state["t"])
-        self.memory.load_state_dict(state["memory"])
+        self.memory.load_state_dict(self._translated(state["memory"], self._held.from_state))
         if self.survey is not None:
-            self.survey.load_state_dict(state.get("survey", {}), next(iter(self.targets.values())).device)
+            self.survey.load_state_dict(state.get("survey", {}), self._weights())
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -362,15 +412,15 @@ def prepare(
 
     Most methods need nothing. To be called before the optimizer is made: `Pruner(...)` does it where it was not done.
     """
+    engine = engine_of(model)
+    if engine is not None:
+        _require_parts_to_do(method, engine)
     return method.prepare(unwrap(model), find_targets(model, include=include, exclude=exclude))
 
 
-def _are_finite(grads: Sequence[Tensor]) -> bool:
-    return not grads or math.isfinite(float(_largest(grads)))
-
-
-def _largest(grads: Sequence[Tensor]) -> Tensor:
-    """A number that is not finite if one of the gradients is not. A 2-norm: torch's infinity norm takes ten times as
-    long on a CPU; in float32, for a half-precision norm overflows early."""
-    norms = [torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32)) for grad in grads]
-    return torch.stack([norm.float().to(norms[0].device) for norm in norms]).max()
+def _require_parts_to_do(method: Method, engine: str) -> None:
+    if method.needs_whole is not None:
+        raise ValueError(
+            f"{type(method).__name__} cannot work where {engine} shards the weights, for {method.needs_whole}: train "
+            "it with DDP, or choose another method"
+        )

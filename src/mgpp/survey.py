@@ -5,12 +5,14 @@ A sample, because all weights would cost a pass (a look at MiniLM's 10.6M takes 
 come back can only be told by remembering who was gone: 64 KiB for the sample, not a mask for every weight.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from mgpp.functional.ranks import ALONE, Ranks
 from mgpp.kernels import Arriving
 from mgpp.methods.ramp import Schedule
 
@@ -22,15 +24,23 @@ PER_OCTAVE, LOWEST, BINS = 8, -24, 28 * 8
 class Survey:
     """Of a run that prunes by `schedule`: about `looks` looks, spread over the time before its events and over them."""
 
-    def __init__(self, weights: Sequence[Tensor], schedule: Schedule, looks: int) -> None:
+    def __init__(self, sizes: Sequence[int], schedule: Schedule, looks: int) -> None:
         if looks < 1:
             raise ValueError(f"looks={looks}: at least 1, or leave the survey out with looks=0")
         self.steps = steps_to_look_at(schedule, looks)
-        self.stride = stride_for(sum(weight.numel() for weight in weights))
+        self.stride = stride_for(sum(sizes))
+        self.sizes = sizes
+        self.starts: Sequence[int] = [0] * len(sizes)
+        self.ranks = ALONE
         self._was_zero: Tensor | None = None
 
-    def sample_size(self, weights: Sequence[Tensor]) -> int:
-        return -(-sum(weight.numel() for weight in weights) // self.stride)
+    @property
+    def sample_size(self) -> int:
+        return -(-sum(self.sizes) // self.stride)
+
+    def of_parts(self, starts: Sequence[int], ranks: Ranks) -> None:
+        """This process has only a part of each weight, from there on; those of all ranks are sampled as one."""
+        self.starts, self.ranks = starts, ranks
 
     def begin(self, t: int, weights: Sequence[Tensor], half_width: float | None) -> "Look | None":
         """The look that is due at step t, if one is; to be ended when the step's event, if there is one, has pruned."""
@@ -38,21 +48,42 @@ class Survey:
 
     def sample(self, weights: Sequence[Tensor]) -> Tensor:
         """|w| of every `stride`-th weight, counted over all tensors, as one tensor in float32."""
-        taken, seen = [], 0
-        for weight in weights:
-            taken.append(weight.detach().reshape(-1)[-seen % self.stride :: self.stride])
-            seen += weight.numel()
+        taken = []
+        for weight, before in zip(weights, self._before(), strict=True):
+            taken.append(weight.detach().reshape(-1)[-before % self.stride :: self.stride])
         return torch.cat([part.to(taken[0].device, torch.float32) for part in taken]).abs_()
+
+    def _before(self) -> list[int]:
+        """How many weights there are before each one that is held here, over all tensors."""
+        ends = itertools.accumulate(self.sizes, initial=0)
+        return [end + start for end, start in zip(ends, self.starts, strict=False)]
 
     def remember(self, is_zero: Tensor) -> Tensor | None:
         was_zero, self._was_zero = self._was_zero, is_zero
         return was_zero
 
-    def state_dict(self) -> dict[str, Tensor]:
-        return {} if self._was_zero is None else {"was_zero": self._was_zero}
+    def state_dict(self, weights: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Of the whole sample: all processes call it that share the weights."""
+        if self._was_zero is None:
+            return {}
+        whole = torch.zeros(self.sample_size, dtype=torch.int64)
+        whole[self._places(weights)] = self._was_zero.to(whole)
+        self.ranks.sum_(whole)
+        return {"was_zero": whole.bool()}
 
-    def load_state_dict(self, state: dict[str, Tensor], device: torch.device) -> None:
-        self._was_zero = state["was_zero"].to(device, copy=True) if "was_zero" in state else None
+    def load_state_dict(self, state: dict[str, Tensor], weights: Sequence[Tensor]) -> None:
+        if "was_zero" not in state:
+            self._was_zero = None
+            return
+        self._was_zero = state["was_zero"].cpu()[self._places(weights)].to(weights[0].device)
+
+    def _places(self, weights: Sequence[Tensor]) -> Tensor:
+        """Which of the whole sample are held here."""
+        parts = [
+            torch.arange(-(-before // self.stride), -(-(before + weight.numel()) // self.stride))
+            for weight, before in zip(weights, self._before(), strict=True)
+        ]
+        return torch.cat(parts)
 
 
 class Look:
@@ -76,7 +107,9 @@ class Look:
         ]
         counts = [part.sum() for pair in pairs for part in pair]
         sizes = [count_sizes(self._before), count_sizes(after)]
-        self._numbers = Arriving(torch.cat([torch.stack(counts), *sizes]))
+        numbers = torch.cat([torch.stack(counts), *sizes])
+        self._survey.ranks.sum_(numbers)
+        self._numbers = Arriving(numbers)
         del self._before, self._weights
 
     def ready(self) -> bool:

@@ -40,7 +40,7 @@ def numbers_of(pruner: Pruner) -> dict[str, float]:
     told |= {key: pruner.last_record[key] for key in ("sparsity", "cut")}
     told |= {name: value for name, value in (pruner.last_look or {}).items() if isinstance(value, float)}
     zeros = pruner.last_record["zeros"]
-    return told | {f"layer_sparsity/{name}": zeros[name] / weight.numel() for name, weight in pruner.targets.items()}
+    return told | {f"layer_sparsity/{name}": zeros[name] / size for name, size in pruner.sizes.items()}
 
 
 _NAMES = {"warm_up": "prior_warm_up", "half_width": "half_width"}

@@ -1,17 +1,13 @@
 """Pruning inside a Hugging Face Trainer: one callback, which only translates."""
 
-import json
 import logging
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -25,7 +21,6 @@ from mgpp.trackers import Trackers, numbers_of
 logger = logging.getLogger(__name__)
 
 RECORDS_FILE = "records.jsonl"
-STATE_FILE = "pruner.safetensors"
 
 
 class PruningCallback(TrainerCallback):
@@ -88,13 +83,12 @@ class PruningCallback(TrainerCallback):
             on_record=self._write,
             looks=self.looks,
         )
+        self.pruner.attach(kwargs["optimizer"])
         if state.global_step > 0:
-            self.pruner.load_state_dict(read_state(self._checkpoint(args, state)))
+            self.pruner.load(self._checkpoint(args, state))
         if state.is_world_process_zero:
             self._open_records(_folder(args), state)
         self._trackers = Trackers()
-        optimizer = kwargs["optimizer"]
-        self.pruner.attach(getattr(optimizer, "optimizer", optimizer))  # Accelerate wraps the one whose step counts
 
     def on_log(
         self,
@@ -122,9 +116,12 @@ class PruningCallback(TrainerCallback):
             self.pruner.settle()
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self.pruner is None:
+            return
+        self.pruner.require_same_zeros()  # before the file without which a checkpoint does not count
         # Written last, and in one move: a checkpoint that has this file is whole.
-        if self.pruner is not None and state.is_world_process_zero:
-            write_state(self.pruner.state_dict(), _folder(args) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+        if self.pruner.is_sharded or state.is_world_process_zero:
+            self.pruner.save(_folder(args) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -133,6 +130,7 @@ class PruningCallback(TrainerCallback):
             return
         if state.global_step >= state.max_steps:
             self.pruner.finish()
+            self.pruner.require_same_zeros()
         elif sum(self.pruner.zeros.values()) < self.pruner.asked_zeros:
             logger.warning(
                 "training stopped at step %d of %d: the model is %.4f sparse, not %.4f",
@@ -160,15 +158,14 @@ class PruningCallback(TrainerCallback):
                 "method": to_dict(self.method),
                 "schedule": schedule,
                 "train_size": self.pruner.run.train_size,
-                "weights": {name: weight.numel() for name, weight in self.pruner.targets.items()},
+                "weights": self.pruner.sizes,
                 **self._sample(),
             }
         )
 
     def _sample(self) -> dict[str, int]:
         assert self.pruner is not None
-        survey, weights = self.pruner.survey, list(self.pruner.targets.values())
-        return {} if survey is None else {"sample": survey.sample_size(weights)}
+        return {} if self.pruner.survey is None else {"sample": self.pruner.survey.sample_size}
 
     def _write(self, record: dict[str, Any]) -> None:
         if self._records is not None:
@@ -178,33 +175,6 @@ class PruningCallback(TrainerCallback):
         if self.resume_from is not None:
             return Path(self.resume_from)
         return _folder(args) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-
-
-def write_state(state: dict[str, Any], folder: Path) -> None:
-    """Save a pruner's state into a checkpoint, whole or not at all."""
-    kinds = {**state["memory"], "survey": state.get("survey", {})}
-    tensors = {f"{kind}/{name}": tensor for kind, of in kinds.items() for name, tensor in of.items()}
-    scalars = {key: value for key, value in state.items() if key not in ("memory", "survey")}
-    draft = folder / f"{STATE_FILE}.draft"
-    save_file(tensors, draft, metadata={"mgpp": json.dumps(scalars)})
-    os.replace(draft, folder / STATE_FILE)
-
-
-def read_state(folder: Path) -> dict[str, Any]:
-    path = folder / STATE_FILE
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} is not there: the checkpoint was not finished, or lies elsewhere (resume from an earlier one, or "
-            "pass PruningCallback(resume_from=folder))"
-        )
-    with safe_open(path, framework="pt") as file:
-        state: dict[str, Any] = json.loads(file.metadata()["mgpp"])
-        memory: dict[str, dict[str, Tensor]] = {}
-        for key in file.keys():  # noqa: SIM118 (not a dict: it has no other way to iterate)
-            kind, name = key.split("/", 1)
-            memory.setdefault(kind, {})[name] = file.get_tensor(key)
-    survey = memory.pop("survey", None)
-    return {**state, "memory": memory, **({} if survey is None else {"survey": survey})}
 
 
 def _folder(args: TrainingArguments) -> Path:

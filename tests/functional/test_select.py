@@ -1,15 +1,13 @@
 """Selection is exact: the right weights, the right number, the right one of a tie."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mgpp.functional import chunks as walking
-from mgpp.functional.select import Cut, find_cut, order_key, zero_smallest_
+from mgpp.functional.select import find_cut, order_key, zero_smallest_
+from tests.ranks import on_ranks
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
@@ -97,21 +95,39 @@ def test_keys_order_like_the_floats_with_one_zero_and_nan_last(dtype):
 def test_histograms_of_shards_add_up_to_the_cut_of_the_whole():
     scores = torch.randn(10_000).abs()
     shards = scores.chunk(3)
-    barrier = threading.Barrier(len(shards), timeout=30)
-    posted: dict[int, torch.Tensor] = {}
-
-    def find_on(rank: int) -> Cut:
-        def all_reduce(counts: torch.Tensor) -> None:
-            posted[rank] = counts.clone()
-            barrier.wait()
-            counts.copy_(sum(posted.values()))
-            barrier.wait()
-
-        return find_cut(lambda: [shards[rank]], 9000, dtype=torch.float32, reduce_=all_reduce)
-
-    with ThreadPoolExecutor(len(shards)) as ranks:
-        cuts = list(ranks.map(find_on, range(len(shards))))
+    cuts = on_ranks(3, lambda ranks: find_cut(lambda: [shards[ranks.rank]], 9000, dtype=torch.float32, ranks=ranks))
     assert cuts == [find_cut(lambda: [scores], 9000, dtype=torch.float32)] * len(shards)
+
+
+def pieces_of(weights: list[torch.Tensor], size: int, seed: int) -> list[list[torch.Tensor]]:
+    """Each rank's part of each tensor: any lengths, some empty, in order."""
+    generator = torch.Generator().manual_seed(seed)
+    parts: list[list[torch.Tensor]] = [[] for _ in range(size)]
+    for weight in weights:
+        ends = torch.randint(0, weight.numel() + 1, (size - 1,), generator=generator).sort().values
+        for rank, part in enumerate(weight.flatten().tensor_split(ends)):
+            parts[rank].append(part.clone())
+    return parts
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    size=st.sampled_from([2, 4]),
+    seed=st.integers(0, 10_000),
+    levels=st.sampled_from([2, 7, 10**6]),  # few levels: nearly every score is one of a tie
+    share=st.floats(0, 1, exclude_max=True),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+)
+def test_however_the_weights_are_cut_into_shards_the_same_ones_go(size, seed, levels, share, dtype):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(3, 5), (1,), (40, 7), (0,), (2, 2)]
+    weights = [(torch.randint(-levels, levels, shape, generator=generator) / 8).to(dtype) for shape in shapes]
+    k = int(share * sum(weight.numel() for weight in weights))
+    parts = pieces_of(weights, size, seed)
+    cuts = on_ranks(size, lambda ranks: zero_smallest_(parts[ranks.rank], k, ranks=ranks))
+    assert cuts == [zero_smallest_(weights, k)] * size
+    together = [torch.cat([parts[rank][i] for rank in range(size)]) for i in range(len(weights))]
+    assert_same(together, [weight.flatten() for weight in weights])
 
 
 def test_asking_for_everything_is_refused():

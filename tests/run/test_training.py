@@ -35,6 +35,13 @@ def _is_pruned(name: str) -> bool:
     return "encoder.layer" in name and name.endswith("weight") and "LayerNorm" not in name
 
 
+def test_under_a_launcher_a_run_is_refused_before_anything_is_written(config, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="a launcher has started 2"):
+        run(config)
+    assert not Path(config.output).exists()
+
+
 def test_the_result_says_what_was_done_and_measured(config):
     result = run(config)
     assert json.loads((Path(config.output) / "result.json").read_text()) == result

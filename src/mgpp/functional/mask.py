@@ -6,19 +6,28 @@ import torch
 from torch import Tensor
 
 from mgpp.functional.chunks import chunks
+from mgpp.functional.ranks import ALONE, Ranks
 from mgpp.functional.select import Score, zero_smallest_
 
 
-def mask_smallest_(masks: Sequence[Tensor], k: int, *, score: Score, inputs: Sequence[Sequence[Tensor]]) -> Tensor:
-    """The k entries of smallest score, over all masks together, become False, ties by position; the others True.
+def mask_smallest_(
+    masks: Sequence[Tensor],
+    k: int,
+    *,
+    score: Score,
+    inputs: Sequence[Sequence[Tensor]],
+    ranks: Ranks = ALONE,
+) -> Tensor:
+    """The k entries of smallest score, over all masks and ranks together, become False, ties by position; the others
+    True.
 
     `score(mask, *inputs)` is elementwise. Returns the smallest score that stays, on the masks' device.
     """
-    if masks[0].is_cuda:
+    if masks[0].is_cuda and ranks.size == 1:
         return by_sorting_(masks, k, score=score, inputs=inputs)
     for mask in masks:
         mask.fill_(True)
-    return torch.tensor(zero_smallest_(masks, k, score=score, inputs=inputs).value, dtype=torch.float64)
+    return torch.tensor(zero_smallest_(masks, k, score=score, inputs=inputs, ranks=ranks).value, dtype=torch.float64)
 
 
 def by_sorting_(masks: Sequence[Tensor], k: int, *, score: Score, inputs: Sequence[Sequence[Tensor]]) -> Tensor:
@@ -38,3 +47,16 @@ def mask_(tensor: Tensor, keep: Tensor, *, source: Tensor | None = None) -> None
     zero = tensor.new_zeros(())
     for piece, kept, values in chunks(tensor, keep, tensor if source is None else source):
         torch.where(kept, values, zero, out=piece)
+
+
+def count_zeros(tensors: Sequence[Tensor], ranks: Ranks = ALONE) -> int:
+    """How many entries of all tensors are zero, or False, over all ranks."""
+    return int(zeros_of_each(tensors, ranks).sum())
+
+
+def zeros_of_each(tensors: Sequence[Tensor], ranks: Ranks = ALONE) -> Tensor:
+    """How many entries of each tensor are zero, or False, over all ranks."""
+    counts = [tensor.numel() - torch.count_nonzero(tensor) for tensor in tensors]
+    zeros = torch.stack([count.to(counts[0].device) for count in counts]).cpu()  # one by one each would be waited for
+    ranks.sum_(zeros)
+    return zeros

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from mgpp.functional.chunks import chunks
+from mgpp.functional.ranks import ALONE, Ranks
 from mgpp.functional.score import magnitude
 
 Score = Callable[..., Tensor]
@@ -45,12 +46,12 @@ def find_cut(
     k: int,
     *,
     dtype: torch.dtype,
-    reduce_: Callable[[Tensor], object] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Cut:
-    """The cut under which exactly k of all scores lie; NaN counts as the largest.
+    """The cut under which exactly k of all scores lie, over all ranks; NaN counts as the largest.
 
-    `scores()` walks over the scores and is called once a pass; they are compared as `dtype`, to which they must
-    convert exactly. `reduce_` sums a tensor of counts over ranks, in place.
+    `scores()` walks over this rank's scores and is called once a pass; they are compared as `dtype`, to which they must
+    convert exactly.
     """
     width = torch.iinfo(_INTEGER[dtype]).bits
     prefix, below, resolved = 0, 0, 0
@@ -62,8 +63,7 @@ def find_cut(
             key = order_key(score.to(dtype)).flatten()
             digit = _digits(key, prefix, width - resolved, bits, first=resolved == bits)
             counts += torch.bincount(digit, minlength=1 << bits).to(counts.device)
-        if reduce_ is not None:
-            reduce_(counts)
+        ranks.sum_(counts)
         up_to = counts.cumsum(0)
         if not 0 <= k - below < int(up_to[-1]):
             raise ValueError(f"k={k}: between 0 and {below + int(up_to[-1]) - 1}, so that one score at least stays")
@@ -87,9 +87,9 @@ def zero_smallest_(
     *,
     score: Score = magnitude,
     inputs: Sequence[Sequence[Tensor]] | None = None,
-    reduce_: Callable[[Tensor], object] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Cut:
-    """Zero the k weights of smallest score, over all tensors together, ties by position. Returns the cut.
+    """Zero the k weights of smallest score, over all tensors and ranks together, ties by position. Returns the cut.
 
     `score(weight, *inputs)` is elementwise; `inputs[i]` are the tensors it needs beside `weights[i]`.
     """
@@ -100,8 +100,8 @@ def zero_smallest_(
             for piece in chunks(weight, *beside):
                 yield score(*piece)
 
-    cut = find_cut(walk, k, dtype=dtype, reduce_=reduce_)
-    zero_below_(weights, cut, score=score, inputs=inputs)
+    cut = find_cut(walk, k, dtype=dtype, ranks=ranks)
+    zero_below_(weights, cut, score=score, inputs=inputs, ranks=ranks)
     return cut
 
 
@@ -111,15 +111,37 @@ def zero_below_(
     *,
     score: Score = magnitude,
     inputs: Sequence[Sequence[Tensor]] | None = None,
+    ranks: Ranks = ALONE,
 ) -> None:
     """Zero the weights that the cut takes: those that score under it, and the first of those that equal it."""
     # Against a bfloat16 tensor torch would round the cut to bfloat16 first.
     dtype = score_dtype(weights, score, inputs)
     ties = cut.ties
-    for weight, beside in _pairs(weights, inputs):
+    mine = None
+    if ties and ranks.size > 1:
+        mine = ranks.take_first(_count_equal(weights, cut, dtype, score, inputs), ties)
+    for i, (weight, beside) in enumerate(_pairs(weights, inputs)):
+        ties = ties if mine is None else mine[i]
         for piece in chunks(weight, *beside):
             drop, ties = below_cut(score(*piece).to(dtype), cut, ties)
             piece[0].masked_fill_(drop, 0)
+
+
+def _count_equal(
+    weights: Sequence[Tensor],
+    cut: Cut,
+    dtype: torch.dtype,
+    score: Score,
+    inputs: Sequence[Sequence[Tensor]] | None,
+) -> Tensor:
+    """How many of each tensor's scores equal the cut."""
+    counts = []
+    for weight, beside in _pairs(weights, inputs):
+        found = torch.zeros((), dtype=torch.int64, device=weight.device)
+        for piece in chunks(weight, *beside):
+            found += torch.count_nonzero(score(*piece).to(dtype) == cut.value)
+        counts.append(found.cpu())
+    return torch.stack(counts)
 
 
 def below_cut(score: Tensor, cut: Cut, ties: int) -> tuple[Tensor, int]:

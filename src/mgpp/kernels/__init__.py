@@ -17,9 +17,10 @@ from mgpp.functional import prior as plain_prior
 from mgpp.functional import score as plain_score
 from mgpp.functional import select as plain_select
 from mgpp.functional.adamw import Adam, Pull
+from mgpp.functional.ranks import ALONE, Ranks
 from mgpp.functional.score import magnitude
 from mgpp.functional.select import Cut
-from mgpp.kernels import cpu
+from mgpp.kernels import cpu, shards
 from mgpp.kernels.arriving import Arriving, is_capturing
 from mgpp.kernels.plan import Count, Plan
 
@@ -157,6 +158,7 @@ def zero_smallest_(
     inputs: Sequence[Sequence[Tensor]] | None = None,
     kernel: str | None = "magnitude",
     count: Count | None = None,
+    ranks: Ranks = ALONE,
     scratch: Scratch,
 ) -> Cut | Promise | None:
     """See mgpp.functional.select.zero_smallest_. On a GPU the numbers are promised: nobody waits for them.
@@ -164,6 +166,13 @@ def zero_smallest_(
     `kernel` names the fused form of `score`: "magnitude" of the weight, "curvature" of weight and second moment (with
     its bias correction third), the "product" of two inputs, or the one "input" itself. None: it has no fused form.
     """
+    if ranks.size > 1:
+        if kernel is None:
+            return plain_select.zero_smallest_(weights, k, score=score, inputs=inputs, ranks=ranks)
+        by_size = kernel == "magnitude"
+        return shards.zero_smallest_(
+            weights, k, score=score, inputs=inputs, by_size=by_size, ranks=ranks, scratch=scratch
+        )
     first, second, factors = _roles(weights, inputs, kernel)
     layout = None
     if first is not None and second is not None:

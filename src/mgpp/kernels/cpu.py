@@ -78,7 +78,7 @@ def zero_smallest_(
         cut: Cut | Taken = by_radix_(weights, k, score=score, inputs=inputs)
     elif by_size:
         cut = found
-        _zero_below_(weights, found.at.value)
+        zero_under_(weights, found.at.value)
     else:
         cut = found.at
         zero_below_(weights, found.at, score=score, inputs=inputs)
@@ -87,7 +87,8 @@ def zero_smallest_(
     return cut
 
 
-def _zero_below_(weights: Sequence[Tensor], cut: float) -> None:
+def zero_under_(weights: Sequence[Tensor], cut: float) -> None:
+    """Zero the weights of smaller size than the cut."""
     # hardshrink keeps |w| > λ: with λ the float just under the cut that is |w| >= cut. It is one vectorised pass, where
     # a comparison and masked_fill_ take seven times as long.
     just_under = float(torch.nextafter(torch.tensor(cut), torch.tensor(0.0)))

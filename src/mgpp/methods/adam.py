@@ -18,7 +18,7 @@ def require_second_moments(step: Step, weights: Iterable[Tensor], *, setting: st
             "call before_step and after_step yourself"
         )
     for weight in weights:
-        if not _is_readable(weight, step.optimizer.state.get(weight, {}), step.groups[weight]):
+        if not _is_readable(weight, step.state_of(weight), step.group_of(weight)):
             raise ValueError(
                 f"{setting} reads Adam's second moment, one number a weight, and {type(step.optimizer).__name__} keeps "
                 f"none: train with torch.optim.AdamW (optim='adamw_torch' in a Trainer), or set {otherwise}"
@@ -34,10 +34,9 @@ def second_moments(
     gradient has v = 0, as one number.
     """
     require_second_moments(step, weights, setting=setting, otherwise=otherwise)
-    assert step.optimizer is not None
-    states = [step.optimizer.state.get(weight, {}) for weight in weights]
-    counts = [_steps(state, step.groups[weight]) for weight, state in zip(weights, states, strict=True)]
-    beta2s = [float(step.groups[weight]["betas"][1]) for weight in weights]
+    states = [step.state_of(weight) for weight in weights]
+    counts = [_steps(state, step.group_of(weight)) for weight, state in zip(weights, states, strict=True)]
+    beta2s = [float(step.group_of(weight)["betas"][1]) for weight in weights]
     corrections = _corrections(counts, beta2s, [_wide(weight) for weight in weights])
     return [
         (state["exp_avg_sq"], correction) if state else (weight.new_zeros(()), weight.new_ones(()))

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mgpp.functional.chunks import chunks
+from mgpp.functional.mask import count_zeros
 from mgpp.methods.magnitude import SCORES, MagnitudeRamp
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Everywhere, Hold, Recipe, Step
@@ -30,7 +30,13 @@ class HoldMask(MagnitudeRamp):
         super().__post_init__()
 
     def prepare(self, model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
-        if self.sparsity == 0 and all(int(weight.count_nonzero()) == weight.numel() for weight in targets.values()):
+        # Sharded weights cannot be counted here; of those there is a mask to hold, or holding it does nothing.
+        plain = all(type(weight) is nn.Parameter and weight.numel() for weight in targets.values())
+        if (
+            self.sparsity == 0
+            and plain
+            and all(weight.count_nonzero() == weight.numel() for weight in targets.values())
+        ):
             raise ValueError("none of the model's weights is zero, there is no mask to hold: prune it first")
         return {}
 
@@ -55,7 +61,8 @@ class BesideHeld(Everywhere):
     """What is held counts: nothing more goes until the ramp has passed it."""
 
     def _count(self, step: Step, sparsity: float) -> int:
-        held = sum(keep.numel() - int(keep.count_nonzero()) for keep in step.memory.get("keep") or [])
+        keep = step.memory.get("keep")
+        held = 0 if keep is None else count_zeros(keep, step.ranks)
         return max(held, super()._count(step, sparsity))
 
 
@@ -64,16 +71,8 @@ class FromTheStart(Hold):
     that it takes over a whole matrix."""
 
     def before_step(self, step: Step) -> None:
-        for weight, keep in zip(step.weights, _mask(step), strict=True):
+        # At the first step θ(0) is as it was loaded.
+        for weight, keep in zip(step.weights, step.memory.made("keep", lambda weight: weight != 0), strict=True):
             if weight.grad is not None:
                 for piece, kept in chunks(weight.grad, keep):
                     piece.masked_fill_(~kept, 0)
-
-
-def _mask(step: Step) -> list[Tensor]:
-    keep = step.memory.get("keep")
-    if keep is None:  # the first step: θ(0) is as it was loaded
-        keep = step.memory.zeros("keep", torch.bool)
-        for weight, kept in zip(step.weights, keep, strict=True):
-            torch.ne(weight, 0, out=kept)
-    return keep

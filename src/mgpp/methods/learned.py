@@ -83,7 +83,6 @@ class ForwardMask(Between):
     def _learn(self, step: Step) -> None:
         """dL/dS = (dL/dW')·W, and a step of Adam down it."""
         kept = [step.memory.zeros(kind) for kind in (SCORE, *MOMENTS)]
-        total = sum(weight.numel() for weight in step.weights)
         for weight, latent, *moments in zip(step.weights, latents(step), *kept, strict=True):
             if weight.grad is None:
                 continue
@@ -93,13 +92,13 @@ class ForwardMask(Between):
                 if isinstance(step.grad_scale, Tensor) or step.grad_scale != 1:
                     slope.div_(step.grad_scale)
                 if self.pressure is not None:
-                    slope.add_(self.pressure.gradient(score, t=step.t, total=total))
+                    slope.add_(self.pressure.gradient(score, t=step.t, total=step.num_weights))
                 adam_(score, slope, mean, square, t=step.t, lr=lr)
 
 
 def schedule_factor(step: Step, weight: Tensor) -> float:
     """How far the user's schedule has moved this weight's learning rate from its start; 1 where there is none."""
-    group = step.groups.get(weight, {})
+    group = step.group_of(weight)
     first = float(group.get("initial_lr", 0))
     return float(group["lr"]) / first if first > 0 else 1.0
 

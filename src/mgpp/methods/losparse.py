@@ -33,6 +33,10 @@ class LoSparse(Ramp):
         if not 0 < self.ratio < 1:
             raise ValueError(f"ratio={self.ratio}: the low-rank part's share of the weights, strictly between 0 and 1")
 
+    @property
+    def needs_whole(self) -> str:
+        return "its low-rank layers are split from whole matrices, and lose whole rows"
+
     def prepare(self, model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
         shapes = [tuple(weight.shape) for weight in targets.values()]
         weights = sum(rows * columns for rows, columns in shapes)

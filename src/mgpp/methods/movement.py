@@ -56,8 +56,8 @@ class MaskEverywhere(Select):
     """The lowest of all weights together leave the mask."""
 
     def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
-        k = int(sparsity * sum(weight.numel() for weight in step.weights))
-        cut = mask_smallest_(masks(step), k, score=score, inputs=score.beside(step))
+        k = int(sparsity * step.num_weights)
+        cut = mask_smallest_(masks(step), k, score=score, inputs=score.beside(step), ranks=step.ranks)
         return Cut(value=float(cut), below=k, ties=0)
 
 
@@ -70,13 +70,13 @@ class MaskByLayer(Select):
 
     def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
         cuts, seen = [], 0
-        for mask, beside in zip(masks(step), score.beside(step), strict=True):
-            k = int(sparsity * (seen + mask.numel())) - int(sparsity * seen)
-            seen += mask.numel()
-            if k == mask.numel():
+        for mask, size, beside in zip(masks(step), step.holding.sizes, score.beside(step), strict=True):
+            k = int(sparsity * (seen + size)) - int(sparsity * seen)
+            seen += size
+            if k == size:
                 mask.fill_(False)
             else:
-                cuts.append(mask_smallest_([mask], k, score=score, inputs=[beside]))
+                cuts.append(mask_smallest_([mask], k, score=score, inputs=[beside], ranks=step.ranks))
         lowest = torch.stack([cut.to(cuts[0].device) for cut in cuts]).min()
         return Cut(value=float(lowest), below=int(sparsity * seen), ties=0)
 

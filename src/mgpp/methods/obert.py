@@ -49,6 +49,10 @@ class OBERT(Ramp):
         if not (math.isfinite(self.memory_gb) and self.memory_gb > 0):
             raise ValueError(f"memory_gb={self.memory_gb}: a finite number above 0")
 
+    @property
+    def needs_whole(self) -> str:
+        return "the blocks of its Fisher matrix run through whole weights"
+
     def recipe(self, run: Run) -> Recipe:
         schedule = self.schedule(run)
         surgeon = Surgeon(

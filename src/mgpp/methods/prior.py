@@ -100,7 +100,7 @@ class MixturePrior(Penalty):
             [v for v, _ in moments],
             scales=[lr * scale for lr in step.learning_rates(weights)],
             corrections=[correction for _, correction in moments],
-            eps=[float(step.groups[weight]["eps"]) for weight in weights],
+            eps=[float(step.group_of(weight)["eps"]) for weight in weights],
             **self.shape(step.t),
         )
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mgpp.functional.chunks import chunks
+from mgpp.functional.mask import count_zeros
 from mgpp.functional.prior import half_width
 from mgpp.functional.select import Cut
 from mgpp.methods.magnitude import SCORES, MagnitudeRamp
@@ -112,5 +113,4 @@ class Within(Select):
             for weight in step.weights:
                 for (piece,) in chunks(weight):
                     piece.masked_fill_(score(piece) <= self.width, 0)
-        zeros = sum(weight.numel() - int(weight.count_nonzero()) for weight in step.weights)
-        return Cut(value=self.width, below=zeros, ties=0)
+        return Cut(value=self.width, below=count_zeros(step.weights, step.ranks), ties=0)

@@ -61,6 +61,11 @@ class Ramp:
         if self.structure is not None:
             raise ValueError(f"structure={self.structure!r}: {reason}, leave structure out")
 
+    @property
+    def needs_whole(self) -> str | None:
+        """Why the method cannot work on the parts of sharded weights; None: it can."""
+        return None if self.structure is None else f"the pattern {self.structure} lies over whole matrices"
+
     def prepare(self, model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
         """Change the layers that hold `targets` where the method needs other ones; the parameters it added, by name."""
         if self.structure is not None:

@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from mgpp.functional import score as scores
 from mgpp.functional.chunks import chunks
+from mgpp.functional.ranks import Ranks
 from mgpp.functional.select import Cut, zero_smallest_
 from mgpp.kernels import Plan, Promise, Scratch, count_ahead
 from mgpp.kernels import zero_smallest_ as fast_zero_smallest_
@@ -22,10 +23,14 @@ from mgpp.methods.ramp import Schedule
 
 
 class Memory:
-    """Tensors that pieces keep from step to step: of each kind one for every pruned weight, of its shape and place."""
+    """Tensors that pieces keep from step to step: of each kind one for every pruned weight, of its shape and place.
 
-    def __init__(self, weights: Mapping[str, nn.Parameter]) -> None:
-        self._weights = weights
+    Where a weight is sharded, of the part that this process holds; `parts` gives those.
+    """
+
+    def __init__(self, names: Sequence[str], parts: Callable[[], Sequence[Tensor]]) -> None:
+        self._names = list(names)
+        self._parts = parts
         self._kinds: dict[str, list[Tensor]] = {}
 
     def get(self, kind: str) -> list[Tensor] | None:
@@ -39,22 +44,53 @@ class Memory:
         if kind not in self._kinds:
             self._kinds[kind] = [
                 torch.zeros_like(weight, dtype=dtype or torch.promote_types(weight.dtype, torch.float32))
-                for weight in self._weights.values()
+                for weight in self._parts()
             ]
         return self._kinds[kind]
+
+    def made(self, kind: str, make: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Those of this kind; on first use what `make` makes of each weight, all of them as they are then."""
+        if kind not in self._kinds:
+            self._kinds[kind] = [make(weight) for weight in self._parts()]
+        return self._kinds[kind]
+
+    def only(self, indices: Sequence[int]) -> "Memory":
+        """What is kept for some of the weights: the same tensors, made here where they are not there yet."""
+        return _PartOfMemory(self, indices)
 
     @property
     def bytes(self) -> int:
         return sum(tensor.nbytes for tensors in self._kinds.values() for tensor in tensors)
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        return {kind: dict(zip(self._weights, tensors, strict=True)) for kind, tensors in self._kinds.items()}
+        return {kind: dict(zip(self._names, tensors, strict=True)) for kind, tensors in self._kinds.items()}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        devices = [weight.device for weight in self._parts()]
         self._kinds = {
-            kind: [tensors[name].to(weight.device, copy=True) for name, weight in self._weights.items()]
+            kind: [tensors[name].to(device, copy=True) for name, device in zip(self._names, devices, strict=True)]
             for kind, tensors in state.items()
         }
+
+
+class _PartOfMemory(Memory):
+    def __init__(self, whole: Memory, indices: Sequence[int]) -> None:
+        self._whole, self._indices = whole, indices
+
+    def get(self, kind: str) -> list[Tensor] | None:
+        tensors = self._whole.get(kind)
+        return None if tensors is None else [tensors[i] for i in self._indices]
+
+    def set(self, kind: str, tensors: Sequence[Tensor]) -> None:
+        raise RuntimeError(f"{kind} is set for all weights together, after the last of them has made its step")
+
+    def zeros(self, kind: str, dtype: torch.dtype | None = None) -> list[Tensor]:
+        tensors = self._whole.zeros(kind, dtype)
+        return [tensors[i] for i in self._indices]
+
+    def made(self, kind: str, make: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        tensors = self._whole.made(kind, make)
+        return [tensors[i] for i in self._indices]
 
 
 class Gradients(Protocol):
@@ -68,13 +104,44 @@ class Gradients(Protocol):
     ) -> Iterator[Sequence[Tensor]]: ...
 
 
+class Holding(Protocol):
+    """How the weights of a step relate to the tensors that the optimizer knows, and to other processes.
+
+    A sharded weight is worked on as the part that this process holds.
+    """
+
+    @property
+    def ranks(self) -> Ranks: ...
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Of the whole weights, all of them."""
+        ...
+
+    def owner(self, weight: Tensor) -> Tensor:
+        """The tensor in the optimizer that `weight` is, or is part of."""
+        ...
+
+    def part(self, weight: Tensor, state: Tensor) -> Tensor:
+        """The part of an optimizer's `state` of the owner that belongs to `weight`."""
+        ...
+
+    def groups(self, optimizer: Optimizer | None) -> dict[Tensor, dict[str, Any]]:
+        """The parameter group of each owner."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What the pieces may read and change around one optimizer step. `t` is the step being taken, counted from 1."""
+    """What the pieces may read and change around one optimizer step. `t` is the step being taken, counted from 1.
+
+    `weights` are all weights to prune, or their parts in this process; each has its gradient, where it has one.
+    """
 
     t: int
     weights: Sequence[Tensor]
     memory: Memory
+    holding: Holding
     grad_scale: float | Tensor = 1.0
     optimizer: Optimizer | None = None
     gradients: Gradients | None = None
@@ -83,11 +150,33 @@ class Step:
     added: int = 0  # parameters that the method has put beside the pruned ones: they count as kept weights
     turned: frozenset[int] = frozenset()  # the weights, by position, that their layers store as inputs × outputs
 
+    @property
+    def ranks(self) -> Ranks:
+        return self.holding.ranks
+
+    @property
+    def num_weights(self) -> int:
+        """Over all processes."""
+        return sum(self.holding.sizes)
+
     @cached_property
-    def groups(self) -> dict[Tensor, dict[str, Any]]:
-        """Each weight's parameter group in the optimizer; read at every step, for loading its state replaces them."""
-        groups = self.optimizer.param_groups if self.optimizer is not None else []
-        return {param: group for group in groups for param in group["params"]}
+    def _groups(self) -> dict[Tensor, dict[str, Any]]:
+        return self.holding.groups(self.optimizer)  # at every step, for loading the optimizer's state replaces them
+
+    def group_of(self, weight: Tensor) -> dict[str, Any]:
+        """The weight's parameter group in the optimizer; nothing where there is no optimizer."""
+        return self._groups.get(self.holding.owner(weight), {})
+
+    def state_of(self, weight: Tensor) -> dict[str, Any]:
+        """What the optimizer keeps for the weight: its own tensors, not copies."""
+        owner = self.holding.owner(weight)
+        state = {} if self.optimizer is None else self.optimizer.state.get(owner, {})
+        if owner is weight:
+            return state
+        return {
+            key: self.holding.part(weight, value) if isinstance(value, Tensor) and value.shape == owner.shape else value
+            for key, value in state.items()
+        }
 
     def moving(self) -> list[Tensor]:
         """The weights that have a gradient: no others are touched by this step."""
@@ -100,7 +189,7 @@ class Step:
     def learning_rates(self, weights: Sequence[Tensor]) -> list[float]:
         if self.optimizer is None:
             raise RuntimeError("this method follows the learning rate: call pruner.attach(optimizer)")
-        return [float(self.groups[weight]["lr"]) for weight in weights]
+        return [float(self.group_of(weight)["lr"]) for weight in weights]
 
 
 class Penalty(Protocol):
@@ -151,7 +240,7 @@ class Select(Protocol):
 
     def least(self, step: Step, sparsity: float) -> int:
         """How many zeros an event at this sparsity leaves, if not more."""
-        return int(sparsity * sum(weight.numel() for weight in step.weights))
+        return int(sparsity * step.num_weights)
 
     def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None: ...
 
@@ -175,14 +264,15 @@ class Everywhere(Select):
                 inputs=beside,
                 kernel=score.kernel,
                 count=step.plan.count if step.plan is not None else None,
+                ranks=step.ranks,
                 scratch=step.scratch,
             )
 
         with_keep = [(kept, *more) for kept, more in zip(keep, beside, strict=True)]
-        return zero_smallest_(step.weights, k, score=held_first(score), inputs=with_keep)
+        return zero_smallest_(step.weights, k, score=held_first(score), inputs=with_keep, ranks=step.ranks)
 
     def _count(self, step: Step, sparsity: float) -> int:
-        return int(sparsity * sum(weight.numel() for weight in step.weights))
+        return int(sparsity * step.num_weights)
 
 
 def held_first(score: Score) -> Callable[..., Tensor]:

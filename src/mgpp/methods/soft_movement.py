@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mgpp.functional.mask import mask_smallest_
+from mgpp.functional.mask import count_zeros, mask_smallest_
 from mgpp.functional.schedule import cubic_sparsity
 from mgpp.functional.select import Cut
 from mgpp.methods.learned import SCORE, ForwardMask, LearnedScore, Pressure, check_score_lr, masks
@@ -100,13 +100,13 @@ class AboveThreshold(Select):
     def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
         keeps = masks(step)
         if self.exact and sparsity >= self.schedule.sparsity:
-            k = int(sparsity * sum(keep.numel() for keep in keeps))
-            cut = mask_smallest_(keeps, k, score=score, inputs=score.beside(step))
+            k = int(sparsity * step.num_weights)
+            cut = mask_smallest_(keeps, k, score=score, inputs=score.beside(step), ranks=step.ranks)
             return Cut(value=float(torch.sigmoid(cut)), below=k, ties=0)
         tau = self.threshold * self.schedule.progress(step.t)
         for keep, learned in zip(keeps, step.memory.zeros(SCORE), strict=True):
             torch.gt(learned, _logit(tau), out=keep)
-        return Cut(value=tau, below=sum(keep.numel() - int(keep.count_nonzero()) for keep in keeps), ties=0)
+        return Cut(value=tau, below=count_zeros(keeps, step.ranks), ties=0)
 
 
 def _logit(share: float) -> float:

@@ -1,6 +1,7 @@
 """One run, from a config to a folder: check everything, train, score, write."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,7 @@ def run(
     Bad input raises ValueError, OSError or ImportError before anything is written. From then on whatever goes wrong is
     a RunStopped, and the newest whole checkpoint stands. `tell` gets lines for a person.
     """
+    _require_one_process()
     folder = RunFolder(config.output)
     folder.check(config, resume=resume, overwrite=overwrite)
     plan = make_plan(config, folder.checkpoints)
@@ -84,6 +86,15 @@ def run(
             tell(f"warning: that is less than the {result['target_sparsity']:g} asked for")
         save = _saver(plan, model, targets, result)
         return RunResult(folder.finish(save, result, keep_checkpoints=keep_checkpoints))
+
+
+def _require_one_process() -> None:
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes > 1:
+        raise ValueError(
+            f"a run is one process and a launcher has started {processes}: leave the launcher out, or give "
+            "mgpp.PruningCallback to a Trainer of your own (docs/scale.md)"
+        )
 
 
 def describe(metrics: Mapping[str, float]) -> str:
