@@ -3,7 +3,6 @@
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ["DS_ACCELERATOR"] = "cpu"
 
 from tests.scale.engines import has_deepspeed, import_deepspeed
