@@ -65,7 +65,9 @@ def ours(params):
 
 
 @pytest.mark.parametrize("optimizer_of", [theirs, ours])
-@pytest.mark.parametrize("more", [{}, {"score": "curvature"}, {"decoupled": True}])
+@pytest.mark.parametrize(
+    "more", [{}, {"score": "curvature"}, {"decoupled": True}, {"score": "curvature", "fix_after_ramp": True}]
+)
 def test_every_event_leaves_exactly_the_count_asked(optimizer_of, more):
     method = mgpp.MGPP(**RAMP, spike_var=1e-6, **more)
     model, optimizer, pruner, records = start(optimizer_of, method)

@@ -166,10 +166,15 @@ def score_dtype(weights: Sequence[Tensor], score: Score, inputs: Sequence[Sequen
     """The dtype in which all scores compare exactly (float32 for a mix of the two half precisions)."""
     dtype = None
     for weight, beside in _pairs(weights, inputs):
-        empty = score(weight.new_empty(0), *(tensor.new_empty(0) for tensor in beside))
+        empty = score(weight.new_empty(0), *(_nothing_of(tensor) for tensor in beside))
         dtype = empty.dtype if dtype is None else torch.promote_types(dtype, empty.dtype)
     assert dtype is not None, "no weights to select from"
     return dtype
+
+
+def _nothing_of(tensor: Tensor) -> Tensor:
+    """One number stays as it is: it may lie on the CPU beside weights that do not."""
+    return tensor.new_empty(0) if tensor.dim() else tensor
 
 
 def _digits(key: Tensor, prefix: int, shift: int, bits: int, *, first: bool) -> Tensor:
