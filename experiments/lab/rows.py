@@ -1,0 +1,96 @@
+"""Tokenised rows (features.py), padded on the device."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+BUCKET = 16  # tokens: a batch is padded to a multiple of it
+GROUP = 16  # batches: of so many rows those of like length go together
+
+
+@dataclass(frozen=True)
+class Rows:
+    ids: Tensor
+    types: Tensor | None
+    labels: Tensor
+    lengths: np.ndarray
+    padding: int
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def is_regression(self) -> bool:
+        return self.labels.dtype.is_floating_point
+
+    def take(self, chosen: np.ndarray) -> "Rows":
+        rows = torch.as_tensor(chosen, device=self.ids.device)
+        types = None if self.types is None else self.types[rows]
+        return replace(self, ids=self.ids[rows], types=types, labels=self.labels[rows], lengths=self.lengths[chosen])
+
+    def width(self, chosen: np.ndarray) -> int:
+        """To how many tokens these rows are padded."""
+        return -(-int(self.lengths[chosen].max()) // BUCKET) * BUCKET
+
+    def batch(self, rows: Tensor, width: int) -> dict[str, Tensor]:
+        ids = self.ids[:, :width].index_select(0, rows)
+        batch = {"input_ids": ids, "attention_mask": (ids != self.padding).long()}
+        if self.types is not None:
+            batch["token_type_ids"] = self.types[:, :width].index_select(0, rows)
+        return batch
+
+    def shuffled(self, batch: int, orders: list[np.random.Generator]) -> np.ndarray:
+        """An epoch's rows for each of several runs, [runs, rows]: shuffled, then batches of rows of like length, in an
+        order that the runs share so that their batches are of like length, too."""
+        count = len(self) // batch
+        places = orders[0].permutation(count)
+        each = []
+        for order in orders:
+            rows = order.permutation(len(self))[: count * batch]
+            groups = [rows[start : start + GROUP * batch] for start in range(0, len(rows), GROUP * batch)]
+            batches = np.concatenate([group[np.argsort(self.lengths[group], kind="stable")] for group in groups])
+            each.append(batches.reshape(count, batch)[places].reshape(-1))
+        return np.stack(each)
+
+    def by_length(self, size: int) -> Iterator[np.ndarray]:
+        order = np.argsort(self.lengths, kind="stable")
+        yield from (order[start : start + size] for start in range(0, len(order), size))
+
+
+@functools.cache
+def read_rows(path: Path, part: str, padding: int, device: str) -> Rows:
+    with safe_open(path, "pt") as file:
+        names = set(file.keys())
+        ids, ends, labels = (file.get_tensor(f"{part}.{key}") for key in ("ids", "ends", "labels"))
+        types = file.get_tensor(f"{part}.types") if f"{part}.types" in names else None
+    lengths = torch.diff(ends, prepend=ends.new_zeros(1))
+    widest = int(-(-int(lengths.max()) // BUCKET) * BUCKET)
+    inside = torch.arange(widest) < lengths[:, None]
+
+    def padded(values: Tensor, filling: int) -> Tensor:
+        rows = torch.full(inside.shape, filling)
+        rows[inside] = values.long()
+        return rows.to(device)
+
+    labels = labels.float() if labels.dtype.is_floating_point else labels.long()
+    return Rows(
+        ids=padded(ids, padding),
+        types=None if types is None else padded(types, 0),
+        labels=labels.to(device),
+        lengths=lengths.numpy(),
+        padding=padding,
+    )
+
+
+@functools.cache
+def describe(path: Path) -> tuple[str, list[str]]:
+    """The metric that sums the task up, and the sets it is scored on."""
+    with safe_open(path, "pt") as file:
+        parts = dict.fromkeys(name.partition(".")[0] for name in file.keys())
+        return file.metadata()["metric"], [part for part in parts if part != "train"]

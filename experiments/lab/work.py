@@ -1,0 +1,121 @@
+"""Train many cells side by side on one card, and write each result as it comes.
+
+usage: python experiments/lab/work.py CELLS RESULTS --models DIR --features DIR [--workers N] [--seconds S]
+
+CELLS is a JSON list of cells (train.py); RESULTS gets one line each, and cells that are in it already are not run again.
+After S seconds no cell is begun.
+"""
+
+import argparse
+import gc
+import json
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing as mp
+
+from mgpp.run.result import provenance
+
+
+STACKING = ("minilm", "mpnet-base")  # whose families stack.py knows
+ALONE = ("losparse", "obert")  # it changes layers; it takes gradients of its own
+
+
+def key_of(cell: dict[str, Any]) -> str:
+    return json.dumps(cell, sort_keys=True)
+
+
+def worker(waiting: Any, done: Any, args: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("high")
+    from train import train
+
+    while (cells := waiting.get()) is not None:
+        if time.time() > args.until:
+            break
+        began = time.time()
+        try:
+            results = train(cells, args.models, args.features, args.cache, args.device)
+        except Exception as error:  # cells that fail are lines that say so
+            traceback.print_exc()
+            results = [{"error": f"{type(error).__name__}: {error}"[:500]}] * len(cells)
+        wall = round(time.time() - began, 2)
+        for cell, result in zip(cells, results, strict=True):
+            done.put({"cell": cell, **result, "wall": wall})
+        gc.collect()
+        if args.device == "cuda":
+            torch.cuda.empty_cache()
+    done.put(None)
+
+
+def stacks_of(cells: list[dict[str, Any]], most: int) -> list[list[dict[str, Any]]]:
+    """Cells that can be trained together (stack.py), in their order: their model and their batches are alike."""
+    open_ones: dict[str, list[dict[str, Any]]] = {}
+    stacks = []
+    for cell in cells:
+        alike = key_of({key: cell.get(key) for key in ("model", "task", "epochs", "batch", "held_out", "rows")})
+        if cell["model"] not in STACKING or (cell["method"] or {}).get("method") in ALONE:
+            stacks.append([cell])
+            continue
+        if alike not in open_ones or len(open_ones[alike]) == most:
+            open_ones[alike] = []
+            stacks.append(open_ones[alike])
+        open_ones[alike].append(cell)
+    return stacks
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cells", type=Path)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--features", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, default=Path("/tmp/lab-cache"))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--stack", type=int, default=8, help="cells that a worker trains at once")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+    args.until = time.time() + args.seconds
+
+    lines = args.results.read_text().splitlines() if args.results.exists() else []
+    finished = {key_of(row["cell"]) for row in map(json.loads, lines) if "error" not in row}
+    cells = [cell for cell in json.loads(args.cells.read_text()) if key_of(cell) not in finished]
+    print(f"{len(cells)} cells, {len(finished)} finished before", flush=True)
+    context = mp.get_context("spawn")
+    waiting, done = context.Queue(), context.Queue()
+    for item in [*stacks_of(cells, args.stack), *[None] * args.workers]:
+        waiting.put(item)
+    workers = [context.Process(target=worker, args=(waiting, done, args), daemon=True) for _ in range(args.workers)]
+    for process in workers:
+        process.start()
+    began, alive, ended, steps = time.time(), args.workers, 0, 0
+    made_on = {**provenance(), "workers": args.workers}
+    args.results.parent.mkdir(parents=True, exist_ok=True)
+    with args.results.open("a") as file:
+        while alive:
+            row = done.get()
+            if row is None:
+                alive -= 1
+                continue
+            ended, steps = ended + 1, steps + row.get("steps", 0)
+            file.write(json.dumps({**row, **made_on}) + "\n")
+            file.flush()
+            rate = steps / (time.time() - began)
+            print(f"[{ended}/{len(cells)}] {rate:.0f} steps/s {row['wall']:.0f} s {label(row)}", flush=True)
+
+
+def label(row: dict[str, Any]) -> str:
+    cell = row["cell"]
+    if "error" in row:
+        return f"{cell.get('name')} {cell['task']} FAILED {row['error']}"
+    scores = " ".join(f"{part} {values[row['metric']]:.4f}" for part, values in row["metrics"].items())
+    sparsity = "" if cell["method"] is None else f" {cell['method'].get('sparsity')}"
+    return f"{cell.get('name')}{sparsity} {cell['task']} seed {cell['seed']}: {scores}"
+
+
+if __name__ == "__main__":
+    main()
