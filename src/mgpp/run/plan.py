@@ -94,6 +94,8 @@ def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
             dataloader_persistent_workers=config.workers > 0,
             dataloader_prefetch_factor=_AHEAD if config.workers else None,
             dataloader_pin_memory=on_cuda,
+            # Otherwise every batch waits until the device has done all that it was given before.
+            accelerator_config={"non_blocking": on_cuda},
             eval_strategy="no" if config.eval_steps is None else "steps",
             eval_steps=config.eval_steps,
             logging_steps=config.logging_steps,
