@@ -3,8 +3,9 @@
     python experiments/glue/grid.py choose MODEL CELLS                     candidates, scored on held-out train rows
     python experiments/glue/grid.py table MODEL CHOSEN.jsonl CELLS         the best of each, on the validation sets
 
-The candidates of every method are as many for all, but for two that cost more: three learning rates, and where a method
-has a setting of its own that matters, two values of it. They are compared by the mean over CHOOSE_ON of the metric at 90%.
+The candidates of every method are as many for all, but for two that cost more: three learning rates, and where a
+method has a setting of its own that matters, two values of it. They are compared by the mean over CHOOSE_ON of the
+metric at 90%.
 """
 
 import json
@@ -64,7 +65,9 @@ TRIED = {
 }
 
 
-def cell(name: str, model: str, task: str, method: dict[str, Any] | None, sparsity: float, **more: Any) -> dict[str, Any]:
+def cell(
+    name: str, model: str, task: str, method: dict[str, Any] | None, sparsity: float, **more: Any
+) -> dict[str, Any]:
     settings = None if method is None else {**RAMP, **method, "sparsity": sparsity}
     return {"name": name, "model": model, "task": task, "method": settings, "epochs": EPOCHS[task], **more}
 
@@ -82,7 +85,16 @@ def candidates(model: str) -> list[dict[str, Any]]:
             ]
         for name, (method, settings) in TAUGHT.items():
             cells += [
-                cell(name, model, task, {**method, **own}, CHOOSE_AT, lr=rate, teacher={**TEACHER, "lr": rates[1]}, **held)
+                cell(
+                    name,
+                    model,
+                    task,
+                    {**method, **own},
+                    CHOOSE_AT,
+                    lr=rate,
+                    teacher={**TEACHER, "lr": rates[1]},
+                    **held,
+                )
                 for own, rate in product(settings, rates)
             ]
         more = {**TRIED, **DEAR}
@@ -96,8 +108,8 @@ def best(lines: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     for line in lines:
         if "error" not in line:
             told = line["cell"]
-            kept = {key: told.get(key) for key in ("method", "lr", "teacher")}
-            scores[told["name"]][json.dumps(kept, sort_keys=True)][told["task"]] = line["metrics"]["held_out"][line["metric"]]
+            kept = json.dumps({key: told.get(key) for key in ("method", "lr", "teacher")}, sort_keys=True)
+            scores[told["name"]][kept][told["task"]] = line["metrics"]["held_out"][line["metric"]]
     chosen = {}
     for name, each in scores.items():
         whole = {

@@ -92,5 +92,6 @@ def read_rows(path: Path, part: str, padding: int, device: str) -> Rows:
 def describe(path: Path) -> tuple[str, list[str]]:
     """The metric that sums the task up, and the sets it is scored on."""
     with safe_open(path, "pt") as file:
-        parts = dict.fromkeys(name.partition(".")[0] for name in file.keys())
+        names = file.keys()
+        parts = dict.fromkeys(name.partition(".")[0] for name in names)
         return file.metadata()["metric"], [part for part in parts if part != "train"]

@@ -1,5 +1,6 @@
-"""Several encoders of one shape, trained side by side as one: every kernel works on all of them, so that a card that one
-small model leaves idle is used. Each stays a Transformers model of its own, whose parameters are slices of the stack.
+"""Several encoders of one shape, trained side by side as one: every kernel works on all of them, so that a card that
+one small model leaves idle is used. Each stays a Transformers model of its own, whose parameters are slices of the
+stack.
 
 The arithmetic is that of bfloat16 autocast: matrix products and attention in bfloat16, the rest in float32.
 """

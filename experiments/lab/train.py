@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import scores  # noqa: F401  (its methods are added to the table)
+import torch
 from rows import Rows, describe, read_rows
 from stack import NAMES, Stack
 from torch import Tensor, nn
@@ -132,7 +132,7 @@ class Run:
         return {
             "sparsity": self.pruner.sparsity,
             "memory": self.pruner.memory.bytes,
-            "last": self.pruner.last_record,
+            "last": {key: value for key, value in (self.pruner.last_record or {}).items() if key != "zeros"},
             **kept,
         }
 
@@ -196,9 +196,7 @@ def loss_of(cell: Cell, rows: Rows, taught: Tensor | None) -> Loss:
 class Recorded:
     """Gradients of one batch each, clipped: recorded once for every width, then played back."""
 
-    def __init__(
-        self, runs: list[Run], stack: Stack | None, rows: Rows, batch: int, losses: list[Loss]
-    ) -> None:
+    def __init__(self, runs: list[Run], stack: Stack | None, rows: Rows, batch: int, losses: list[Loss]) -> None:
         self._runs, self._stack, self._rows, self._losses = runs, stack, rows, losses
         self._chosen = torch.zeros(len(runs), batch, dtype=torch.long, device=rows.ids.device)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
@@ -312,6 +310,8 @@ def save_logits(cell: Cell, model: nn.Module, rows: Rows, cache: Path) -> None:
 
 def teacher_logits(cell: Cell, models: Path, features: Path, cache: Path, device: str) -> Tensor:
     """The dense model's on all train rows, trained now where it has not been; of the rows that the cell trains on."""
+    if "rows" in cell:
+        raise ValueError("a teacher has seen all rows: leave out rows, or the teacher")
     dense = {**cell, "method": None, "lr": cell["teacher"]["lr"], "teacher": None}
     path = _logits_file(dense, cache)
     if not path.exists():

@@ -2,7 +2,8 @@
 
 usage: python experiments/lab/work.py CELLS RESULTS --models DIR --features DIR [--workers N] [--seconds S]
 
-CELLS is a JSON list of cells (train.py); RESULTS gets one line each, and cells that are in it already are not run again.
+CELLS is a JSON list of cells (train.py); RESULTS gets one line each, and cells that are in it already are not run
+again.
 After S seconds no cell is begun.
 """
 
@@ -18,7 +19,6 @@ import torch
 import torch.multiprocessing as mp
 
 from mgpp.run.result import provenance
-
 
 STACKING = ("minilm", "mpnet-base")  # whose families stack.py knows
 ALONE = ("losparse", "obert")  # it changes layers; it takes gradients of its own
