@@ -20,6 +20,7 @@ COLUMNS = {
     "device_ms": "device alone, ms",
     "device_ratio": "device against plain",
     "optimizer_ms": "optimizer step, ms",
+    "event_s": "an event, seconds",
     "kept_bytes": "bytes kept",
     "step_bytes": "bytes for a moment",
     "extra_bytes": "bytes for a moment",
