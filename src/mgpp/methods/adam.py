@@ -17,6 +17,8 @@ def require_second_moments(step: Step, weights: Iterable[Tensor], *, setting: st
             f"{setting} reads the optimizer's second moment: call pruner.attach(optimizer), with hooks=False where you "
             "call before_step and after_step yourself"
         )
+    if step.plan is not None:  # mgpp.AdamW, which keeps it; asking each weight at every step takes the host a while
+        return
     for weight in weights:
         if not _is_readable(weight, step.state_of(weight), step.group_of(weight)):
             raise ValueError(
