@@ -124,8 +124,9 @@ class RunFolder:
 
     def _remove_run(self) -> None:
         """Exactly what a run wrote; files that somebody put beside them stay."""
-        for name in (RESULT_FILE, *_listed_in(self.path / RESULT_FILE), RUN_FILE):
-            (self.path / name).unlink(missing_ok=True)
+        for name in (*_listed_in(self.path / RESULT_FILE), RESULT_FILE, RUN_FILE):
+            if (self.path / name).is_file():
+                (self.path / name).unlink()
         for folder in (self.checkpoints, self._draft, self.path / TENSORBOARD_FOLDER):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -164,7 +165,7 @@ def _check_state(state: Any) -> None:
 
 
 def _listed_in(result: Path) -> list[str]:
-    """The files beside it that a run's result lists: by their last name, for it may say anything, "../x" too.
+    """The files that a run's result lists, each by its last name: it may say anything, "../x" too.
 
     A damaged one lists none: what it does not name is replaced by the next run's.
     """
@@ -172,8 +173,7 @@ def _listed_in(result: Path) -> list[str]:
         files = json.loads(result.read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []
-    names = {Path(name).name for name in files} if isinstance(files, dict) else set()
-    return [name for name in sorted(names) if (result.parent / name).is_file()]
+    return sorted({Path(name).name for name in files}) if isinstance(files, dict) else []
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
