@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-gpu lint docs clean
+.PHONY: demo test test-gpu lint docs audit clean
 
 demo: $(READY)
 	$(BIN)/mgpp demo
@@ -21,6 +21,10 @@ lint: $(READY)
 # which silences warnings before they are counted.
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Known vulnerabilities of the pinned versions; says so and goes on where the index cannot be asked.
+audit: $(READY)
+	$(BIN)/python .ci/audit.py
 
 # On a machine with its own CUDA build of torch: uses that Python as it is (it needs pytest and hypothesis), installs
 # nothing, and runs all that a device can change.

@@ -111,7 +111,7 @@ def merge_(model: nn.Module) -> nn.Module:
 def load_pretrained(folder: str | Path) -> PreTrainedModel:
     """The model that `save_pretrained` wrote into `folder`, with its LowRankSparse layers; a plain one loads too."""
     folder = Path(folder)
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     noted = getattr(config, CONFIG_KEY, None)
     kind = getattr(transformers, config.architectures[0])
     if noted is None:

@@ -16,8 +16,18 @@ def append(path: Path, record: dict[str, Any]) -> None:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """Every whole record; a last line that a crash left unfinished is not one."""
-    with path.open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.endswith("\n")]
+    with path.open("rb") as file:
+        return [_parsed(line, number, path) for number, line in enumerate(file, 1) if line.endswith(b"\n")]
+
+
+def _parsed(line: bytes, number: int, path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged (line {number}: {error}): mend or remove that line") from None
+    if not isinstance(record, dict) or (type(record.get("event")), type(record.get("step"))) != (str, int):
+        raise ValueError(f"{path} is damaged (line {number} is no record of a step): mend or remove that line")
+    return record
 
 
 def rewind(path: Path, step: int) -> None:

@@ -21,12 +21,12 @@ from mgpp.artifact import load_sparse, save_sparse
 from mgpp.artifact.encoding import bits_of
 from mgpp.artifact.shards import INDEX_FILE, WEIGHTS_FILE
 from mgpp.artifact.zstd import compress
+from tests.artifact.forged import WEIGHT, Forged
 from tests.artifact.models import make, zero_out
 from tests.toy import Toy
 
 zstandard = pytest.importorskip("zstandard")
 
-WEIGHT = "blocks.0.0.weight"  # 12 × 8
 HUGE = 1 << 40
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -109,40 +109,6 @@ def test_a_header_of_any_json_is_refused(header, tmp_path):
 
 
 # Lies, with every checksum made to match
-
-
-class Forged:
-    """A file taken apart: `header` and `layout` may be changed, `data` gives the bytes of a tensor."""
-
-    def __init__(self, data: bytes) -> None:
-        (length,) = struct.unpack("<Q", data[:8])
-        self.header: dict[str, Any] = json.loads(data[8 : 8 + length])
-        self.metadata = self.header.pop("__metadata__")
-        self.layout = json.loads(self.metadata["layout"])
-        body = data[8 + length :]
-        self.data = {key: body[slice(*entry["data_offsets"])] for key, entry in self.header.items()}
-
-    def replace(self, part: str, data: bytes, *, zstd: bool = False, name: str = WEIGHT) -> None:
-        self.data[f"{name}#{part}"] = data
-        record = self.layout["tensors"][name]["parts"].setdefault(part, {})
-        record.update(crc32=zlib.crc32(data), zstd=zstd)
-        if zstd:
-            self.header[f"{name}#{part}"] |= {"dtype": "U8", "shape": [len(data)]}
-
-    def write(self) -> bytes:
-        body, at = b"", 0
-        for key, entry in self.header.items():
-            entry["data_offsets"] = [at, at + len(self.data[key])]
-            at += len(self.data[key])
-            body += self.data[key]
-        text = json.dumps(self.layout)
-        self.metadata |= {"layout": text, "layout_crc32": str(zlib.crc32(text.encode()))}
-        header = json.dumps({"__metadata__": self.metadata, **self.header}).encode()
-        return struct.pack("<Q", len(header)) + header + body
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return self.layout["tensors"][WEIGHT]
 
 
 def test_a_file_taken_apart_and_put_together_loads(original, tmp_path):

@@ -16,6 +16,7 @@ from mgpp.layers import replace_noted_
 from mgpp.targets import plain_name
 
 CONFIG_FILE, GENERATION_FILE = "config.json", "generation_config.json"
+MOST_LAYERS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,20 @@ def read_config(folder: Path) -> PreTrainedConfig:
     if not (folder / CONFIG_FILE).is_file():
         raise ValueError(f"{folder} holds no {CONFIG_FILE}: give the model to load into (model=), or the whole folder")
     with _told(f"the config in {folder} cannot be read"):
-        return AutoConfig.from_pretrained(folder)
+        return checked(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+
+
+def checked(config: PreTrainedConfig) -> PreTrainedConfig:
+    """Refuse what transformers takes from a file as it is, and we and it then stumble over, or never end with."""
+    names = config.architectures
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ValueError(f"architectures={names!r}: it must be a list of names")
+    most = {"num_hidden_layers": MOST_LAYERS, "num_attention_heads": None, "hidden_size": None, "vocab_size": None}
+    for name, limit in most.items():
+        size = getattr(config.get_text_config(), name, None)
+        if isinstance(size, int) and (size < 0 or (limit is not None and size > limit)):
+            raise ValueError(f"{name}={size}: no model has so many")
+    return config
 
 
 def model_class(config: PreTrainedConfig) -> type[PreTrainedModel] | None:

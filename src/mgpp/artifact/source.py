@@ -4,11 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import transformers
 from huggingface_hub import snapshot_download
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 
 from mgpp.artifact.load import load_sparse
-from mgpp.artifact.model import model_class
+from mgpp.artifact.model import checked, model_class
 from mgpp.artifact.shards import is_sparse
 from mgpp.layers import CONFIG_KEY, load_pretrained
 
@@ -19,7 +20,7 @@ COMPANIONS = (
 )  # fmt: skip
 
 
-def load_any(model: str) -> PreTrainedModel:
+def load_any(model: str, *, trust_remote_code: bool = False) -> PreTrainedModel:
     """The whole model with its head, in its own types: from a checkpoint, a sparse folder or the hub."""
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -29,24 +30,29 @@ def load_any(model: str) -> PreTrainedModel:
     if is_sparse(model):
         return load_sparse(model)  # type: ignore[return-value]
     try:
-        return _from_pretrained(model)
-    except ValueError:
+        return _from_pretrained(model, trust_remote_code=trust_remote_code)
+    except ValueError as error:
+        if "trust_remote_code" in str(error):
+            raise ValueError(
+                f"{model} needs Python code of its own; if you trust that code, pass --trust-remote-code"
+            ) from error
         raise
     except Exception as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise OSError(f"the model {model!r} cannot be loaded: check the name and the connection ({reason})") from error
 
 
-def _from_pretrained(model: str) -> PreTrainedModel:
-    config = AutoConfig.from_pretrained(model)
+def _from_pretrained(model: str, *, trust_remote_code: bool) -> PreTrainedModel:
+    config = checked(AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code))
     if getattr(config, CONFIG_KEY, None) is not None:
         return load_pretrained(model)
     missing: set[str] = set()
     # Many a base model's config names the head that it was pretrained with and that its file does not hold.
-    for kind in (model_class(config), AutoModel):
+    for kind in (model_class(config), *_own_classes(config), AutoModel):
         if kind is None:
             continue
-        loaded: Any = kind.from_pretrained(model, dtype="auto", output_loading_info=True)
+        trust = {} if kind is model_class(config) else {"trust_remote_code": trust_remote_code}
+        loaded: Any = kind.from_pretrained(model, dtype="auto", output_loading_info=True, **trust)
         network, info = loaded
         if not info["missing_keys"]:
             return network.eval()
@@ -56,6 +62,12 @@ def _from_pretrained(model: str) -> PreTrainedModel:
     )
 
 
+def _own_classes(config: PreTrainedConfig) -> list[Any]:
+    """The Auto classes for which a model's own code has one; the one that its weights were saved from has no gaps."""
+    own = getattr(config, "auto_map", None) or {}
+    return [getattr(transformers, name, None) for name in own if name.startswith("AutoModelFor")]
+
+
 def copy_companions(model: str, folder: Path) -> list[str]:
     """Copy the tokenizer's files as they are; returns their names."""
     source = Path(model).expanduser()
@@ -63,5 +75,16 @@ def copy_companions(model: str, folder: Path) -> list[str]:
         source = Path(snapshot_download(model, allow_patterns=list(COMPANIONS)))
     found = sorted({path for pattern in COMPANIONS for path in source.glob(pattern) if path.is_file()})
     for path in found:
+        _require_own(path, source)
         shutil.copyfile(path, folder / path.name)
     return [path.name for path in found]
+
+
+def _require_own(path: Path, folder: Path) -> None:
+    """Refuse a link to somewhere else: a folder may come from anybody, and what is exported may be pushed.
+
+    In the hub's cache a model's files are links to its blobs.
+    """
+    real, home = path.resolve(), folder.resolve()
+    if not real.is_relative_to(home) and real.parent != home.parent.parent / "blobs":
+        raise ValueError(f"{path} is a link that leads out of the model's folder: put the file itself there")

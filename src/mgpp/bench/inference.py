@@ -63,7 +63,7 @@ def measure_inference(
     unknown = sorted(set(only or ()) - {*DENSE, *SPARSE})
     if unknown:
         raise ValueError(f"only={unknown[0]!r} is not one of {', '.join([*DENSE, *SPARSE])}")
-    model = AutoModel.from_pretrained(folder) if folder is not None else _random(shape)
+    model = AutoModel.from_pretrained(folder, trust_remote_code=False) if folder is not None else _random(shape)
     model = model.float().eval()
     rows = []
     for batch in batches:

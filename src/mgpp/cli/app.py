@@ -9,12 +9,12 @@ import typer
 from mgpp.cli.bench import bench
 from mgpp.cli.compare import compare
 from mgpp.cli.demo import demo
-from mgpp.cli.errors import exit_code_of
+from mgpp.cli.errors import INTERRUPTED, exit_code_of
 from mgpp.cli.evaluate import evaluate
 from mgpp.cli.export import export
 from mgpp.cli.finetune import finetune
 from mgpp.cli.inspect import inspect
-from mgpp.cli.noise import quiet_libraries
+from mgpp.cli.noise import quiet_libraries, show_any_name
 from mgpp.cli.plot import plot
 from mgpp.cli.presets import presets
 from mgpp.cli.prune import prune
@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if debug:
         return int(app(words, standalone_mode=False) or 0)
     quiet_libraries()
+    show_any_name()
     try:
-        return int(app(words, standalone_mode=False) or 0)
+        code = int(app(words, standalone_mode=False) or 0)
     except BaseException as error:
         return exit_code_of(error)
+    return exit_code_of(KeyboardInterrupt()) if code == INTERRUPTED else code  # typer catches Ctrl-C, and says nothing

@@ -123,5 +123,5 @@ def read_value(value: str, *, told: str) -> Any:
         return value
     try:
         return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         raise ValueError(f"{told}: {value!r} is no number, word, true, false or epochs (2ep)") from None

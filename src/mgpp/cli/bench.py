@@ -64,9 +64,13 @@ def bench(
             raise ValueError(f"{option}={value}: at least 1")
     if what == "inference" and device not in ("", "cpu"):
         raise ValueError(f"device={device!r}: sparse inference is for the cpu")
+    if device.partition(":")[0] not in ("", "cpu", "cuda"):
+        raise ValueError(f"device={device!r}: it must be cpu or cuda")
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda' and no GPU is to be seen: use --device cpu")
+    if output is not None:
+        earlier_in(output)  # what cannot be added to is refused before anything is measured
     if what == "overhead":
         rows = measure_overhead(shape, device=place, rounds=rounds, naive=naive, only=only)
     elif what == "selection":
@@ -107,7 +111,7 @@ def bench(
 def _sizes(text: str, option: str, such_as: str) -> list[int]:
     try:
         sizes = [int(float(part)) for part in text.split(",")]
-    except ValueError:
+    except (ValueError, OverflowError):  # inf is a float, and no int
         raise ValueError(f"{option}={text!r}: {such_as}") from None
     if min(sizes) < 1:
         raise ValueError(f"{option}={text!r}: each at least 1")
@@ -126,9 +130,21 @@ def _sparsities(text: str) -> list[float]:
 
 def append(path: Path, result: dict[str, Any]) -> None:
     """Results are added, never edited."""
-    earlier = json.loads(path.read_text()) if path.exists() else []
+    earlier = earlier_in(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([*earlier, result], indent=1) + "\n")
+    path.write_text(json.dumps([*earlier, result], indent=1) + "\n", encoding="utf-8")
+
+
+def earlier_in(path: Path) -> list[Any]:
+    if not path.exists():
+        return []
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise ValueError(f"{path} holds no list of results to add to: name another file (--output)")
+    return found
 
 
 def as_table(result: dict[str, Any]) -> Table:

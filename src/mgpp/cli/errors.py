@@ -5,6 +5,7 @@ import sys
 from mgpp.run import RunInterrupted, RunStopped
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+LONGEST = 600  # characters of a line: a value may be a whole file
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -27,11 +28,18 @@ def _told(error: BaseException) -> tuple[int, str]:
     if isinstance(error, RunStopped):
         return FAILED, _one_line(str(error))
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-        return BAD_INPUT, f"{error.filename}: {error.strerror}"
+        return BAD_INPUT, _one_line(f"{error.filename}: {error.strerror}")
     if isinstance(error, ValueError | OSError | ImportError):
         return BAD_INPUT, _one_line(str(error)) or type(error).__name__
     return FAILED, f"{type(error).__name__}: {_one_line(str(error))} (this is not your fault: --debug shows where)"
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """What cannot be shown is not: an escape sequence in a file would otherwise speak to the terminal.
+
+    Of a long line the beginning is kept, which says what is wrong, and the end, which says what to do.
+    """
+    plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
+    if len(plain) <= LONGEST:
+        return plain
+    return f"{plain[: LONGEST // 2]} … {plain[-LONGEST // 2 :]}"

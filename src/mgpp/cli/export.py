@@ -55,13 +55,15 @@ def export(
 
     What is written is read back and compared. The folder also gets the tokenizer and a model card.
     """
+    trusted = bool(scoring.get("trust_remote_code"))
+    if data is None:
+        scoring.pop("trust_remote_code", None)
     if scoring and data is None:
         raise ValueError(f"--{next(iter(scoring)).replace('_', '-')} is for scoring: give --data, or leave it out")
     given: dict[str, Any] = {"format": form, "values": values, "embeddings": embeddings, "shard_size": shard_size}
+    given |= {"push": push, "private": private, "overwrite": overwrite, "trust_remote_code": trusted}
     given["zstd"] = (form == "sparse" and find_spec("zstandard") is not None) if zstd is None else zstd
-    config = ExportConfig(
-        model=model, output=output or _folder_for(model, form), push=push, private=private, overwrite=overwrite, **given
-    )
+    config = ExportConfig(model=model, output=output or _folder_for(model, form), **given)
     console = Console(stderr=True, highlight=False)
     result = export_model(
         config,

@@ -19,6 +19,8 @@ from torch import nn
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from mgpp.artifact import describe, is_sparse
+from mgpp.artifact.model import checked
+from mgpp.cli.options import say_trusted
 from mgpp.targets import as_glob, count_parameters, find_targets
 
 _PIPE_WIDTH = 160  # wide enough that grep sees a weight's name in one piece
@@ -48,14 +50,10 @@ def inspect(
 ) -> None:
     """Show which weights of MODEL are pruned. Reads its config only: no weights are downloaded."""
     if trust_remote_code:
-        typer.echo(f"mgpp: warning: running the Python code that {model} brings with it", err=True)
-    try:
-        network = _build(_read_config(model, trust_remote_code), model, trust_remote_code)
-        targets = find_targets(network, include=include or (), exclude=exclude or ())
-        stored = describe(model) if is_sparse(model) else None
-    except (ValueError, OSError) as error:
-        typer.echo(f"mgpp: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(2) from None
+        say_trusted(model)
+    network = _build(_read_config(model, trust_remote_code), model, trust_remote_code)
+    targets = find_targets(network, include=include or (), exclude=exclude or ())
+    stored = describe(model) if is_sparse(model) else None
     if as_json:
         typer.echo(json.dumps({**_as_record(network, targets), **({} if stored is None else {"stored": stored})}))
         return
@@ -114,7 +112,7 @@ def _close_types(name: str) -> str:
 
 def _load(source: str, trust_remote_code: bool, *, cure: str) -> PreTrainedConfig:
     with _explained(f"read the config of {source!r}", cure=cure), _quiet_hub(source):
-        return AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
+        return checked(AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code))
 
 
 def _build(config: PreTrainedConfig, model: str, trust_remote_code: bool) -> PreTrainedModel:

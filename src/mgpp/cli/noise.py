@@ -2,7 +2,14 @@
 
 import logging
 import os
+import sys
 import warnings
+
+
+def show_any_name() -> None:
+    """A file's name may be bytes that are no text: shown as such, instead of failing where it is printed."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def quiet_libraries() -> None:
@@ -13,7 +20,8 @@ def quiet_libraries() -> None:
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    for name in ("huggingface_hub", "datasets", "httpx", "accelerate", "fsspec", "torch", "onnxscript", "onnx_ir"):
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # it tells an error, and then raises it
+    for name in ("huggingface_hub", "httpx", "accelerate", "fsspec", "torch", "onnxscript", "onnx_ir"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         from datasets import disable_progress_bars

@@ -76,6 +76,9 @@ SETTINGS: dict[str, Setting] = {
     "eval_split": Setting(str, "Split to score on, if not validation."),
     "holdout": Setting(float, "Share of the training rows held out where no others are given."),
     "new_head": Setting(bool, "Replace the model's head where it does not fit.", flags=("--new-head",)),
+    "trust_remote_code": Setting(
+        bool, "Run the Python code that the model brings with it.", flags=("--trust-remote-code",)
+    ),
     "doc_stride": Setting(int, "Question answering: tokens that the windows of a long context share."),
     "max_answer_length": Setting(int, "Question answering: tokens of the longest answer."),
     "n_best": Setting(int, "Question answering: spans that a window may offer as the answer."),
@@ -104,6 +107,8 @@ def with_settings(*names: str, but: Sequence[str] = ()) -> Callable[[Callable[..
         @wraps(command)
         def call(**values: Any) -> Any:
             given = {name: values.pop(name) for name in chosen}
+            if given.get("trust_remote_code"):
+                say_trusted(values.get("model"))
             return command(**values, **{name: _plain(value) for name, value in given.items() if value is not None})
 
         own = [
@@ -118,6 +123,11 @@ def with_settings(*names: str, but: Sequence[str] = ()) -> Callable[[Callable[..
         return call
 
     return wrap
+
+
+def say_trusted(model: str | None) -> None:
+    whose = "the model" if model is None else model
+    typer.echo(f"mgpp: warning: running the Python code that {whose} brings with it", err=True)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from mgpp.cli.options import AsJson
 from mgpp.report import read_runs, write_page
 from mgpp.report.advice import advice_for, against_l2
 from mgpp.report.answers import answers_for
-from mgpp.report.run import Run
+from mgpp.report.run import Run, as_written
 
 PAGE = "report.html"
 
@@ -34,12 +34,10 @@ def report(
     place = Path(output).expanduser() if output else (read[0].folder / PAGE if len(read) == 1 else Path(PAGE))
     if place.is_dir():
         raise ValueError(f"{place} is a folder: name the file to write, such as {place / PAGE}")
-    page = write_page(read, place)
-    if as_json:
-        told = {"page": str(page), "runs": [_as_record(run, read) for run in read], "against_l2": against_l2(read)}
-        typer.echo(json.dumps(told))
-    else:
-        typer.echo(str(page))
+    with as_written(runs):
+        told = {"runs": [_as_record(run, read) for run in read], "against_l2": against_l2(read)} if as_json else {}
+        page = str(write_page(read, place))
+    typer.echo(json.dumps({"page": page, **told}) if as_json else page)
 
 
 def _as_record(run: Run, runs: list[Run]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from mgpp.cli.options import AsJson
 from mgpp.report.live import Sight, Watcher
+from mgpp.report.run import as_written
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -33,10 +34,11 @@ def watch(
     watcher = Watcher(run)
     console = Console(highlight=False)
     try:
-        if once or as_json or not console.is_terminal:
-            _print(watcher, console, every=every, once=once, as_json=as_json)
-        else:
-            _show(watcher, console, every=every)
+        with as_written([run]):
+            if once or as_json or not console.is_terminal:
+                _print(watcher, console, every=every, once=once, as_json=as_json)
+            else:
+                _show(watcher, console, every=every)
     except KeyboardInterrupt:  # how one leaves; the run itself goes on
         return
 

@@ -9,7 +9,7 @@ from typing import Any
 from mgpp.methods import METHODS, from_dict
 from mgpp.run import RunConfig
 from mgpp.run.config import differences
-from mgpp.run.folder import RESULT_FILE, RUN_FILE
+from mgpp.run.folder import RESULT_FILE, RUN_FILE, RunFolder
 
 DENSE = "dense"
 AUTO = "auto"
@@ -49,8 +49,7 @@ class Cell:
         """Refuse a folder in which another run was begun, with the difference."""
         if not self.is_begun:
             return
-        saved = json.loads((self.folder / RUN_FILE).read_text(encoding="utf-8"))["config"]
-        different = differences(saved, json.loads(json.dumps(self.config.to_dict())))
+        different = differences(RunFolder(self.folder).read()["config"], json.loads(json.dumps(self.config.to_dict())))
         if different:
             raise ValueError(
                 f"{self.folder} holds another run ({'; '.join(different)}): compare with its settings, or choose "

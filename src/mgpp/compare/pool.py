@@ -16,6 +16,7 @@ import torch
 
 from mgpp.compare.grid import Cell
 
+MOST = 1_024  # processes: beyond it a number is a slip of the finger
 PATIENCE = 60  # seconds for a run to stop at a checkpoint, before it is killed
 
 
@@ -53,8 +54,8 @@ def start_process(
 
 class Pool(Generic[Work]):
     def __init__(self, workers: int, logs: Path, *, launch: Launch[Work]) -> None:
-        if workers < 1:
-            raise ValueError(f"workers={workers}: at least 1")
+        if not 1 <= workers <= MOST:
+            raise ValueError(f"workers={workers}: at least 1 run at a time, and at most {MOST:,}")
         self._workers = workers
         self._logs = logs
         self._launch = launch

@@ -47,7 +47,7 @@ def from_dict(settings: Mapping[str, Any]) -> Method:
     """The method that `to_dict` wrote, or that a person did: unknown names are refused with the known ones."""
     settings = dict(settings)
     name = settings.pop("method", None)
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ValueError(f"method={name!r} is not one of {', '.join(METHODS)}")
     if isinstance(settings.get("prior"), Mapping):
         settings["prior"] = _build("prior", Prior, settings["prior"])
@@ -74,6 +74,8 @@ def _build(name: str, kind: type[Kind], settings: Mapping[str, Any]) -> Kind:
         return kind(**settings)
     except TypeError as error:  # a string where a number belongs fails in the comparison that checks it
         raise ValueError(f"{name}: a setting has the wrong type: {error}") from None
+    except OverflowError as error:
+        raise ValueError(f"{name}: a setting is too large a number: {error}") from None
 
 
 def _without_none(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,14 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 
-_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "a text", tuple: "a list of texts"}
+_WORDS = {
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "a text",
+    tuple: "a list of texts",
+    dict: "a table",
+}
 
 
 def check_keys(table: Mapping[str, Any], known: Iterable[str], *, where: str) -> None:

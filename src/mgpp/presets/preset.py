@@ -16,9 +16,12 @@ _TIMES = ("start", "end", "prune_at")
 
 def sparsity_of(method: Mapping[str, Any]) -> float | None:
     """What its settings say, or its structure: to keep 2 of 4 is a sparsity of its own."""
-    if "sparsity" not in method and ":" in str(method.get("structure", "")):
-        return Ramp(structure=method["structure"]).sparsity
-    return method.get("sparsity")
+    structure, sparsity = method.get("structure"), method.get("sparsity")
+    if sparsity is None and isinstance(structure, str) and ":" in structure:
+        return Ramp(structure=structure).sparsity
+    if isinstance(sparsity, bool) or not isinstance(sparsity, int | float | None):
+        raise ValueError(f"sparsity={sparsity!r}: it must be a number, such as 0.9")
+    return sparsity
 
 
 @dataclass(frozen=True, kw_only=True)

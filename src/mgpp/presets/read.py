@@ -10,9 +10,10 @@ from mgpp.presets.check import check_settings
 from mgpp.presets.preset import Preset, sparsity_of
 from mgpp.run.config import RunConfig
 
-# Given elsewhere: the folder by the user, the method by its own table.
-_NOT_IN_RUN = ("output", "method")
+# Given elsewhere: the folder by the user, the method by its own table. Whose code is trusted no file may say.
+_NOT_IN_RUN = ("output", "method", "trust_remote_code")
 RUN_KEYS = {field.name: field.type for field in fields(RunConfig) if field.name not in _NOT_IN_RUN}
+_MOST_EXAMPLES = 10**12
 _HEAD = {"source": str, "why": tuple[str, ...], "examples": int, "run": dict, "method": dict, "sparsity": dict}
 
 
@@ -21,6 +22,8 @@ def read_preset(text: str, *, name: str) -> Preset:
         return _read(tomllib.loads(text), name)
     except ValueError as error:  # a TOMLDecodeError is one
         raise ValueError(f"preset {name}: {error}") from None
+    except RecursionError:
+        raise ValueError(f"preset {name}: its values are nested too deeply") from None
 
 
 def _read(table: Mapping[str, Any], name: str) -> Preset:
@@ -29,13 +32,16 @@ def _read(table: Mapping[str, Any], name: str) -> Preset:
     if "method" not in table and "sparsity" in table:
         raise ValueError("[sparsity] without a [method]: nothing would be pruned; say which method")
     name_of_method = table.get("method", {}).get("method")
-    if "method" in table and name_of_method not in METHODS:
+    if "method" in table and (not isinstance(name_of_method, str) or name_of_method not in METHODS):
         raise ValueError(f"in [method] method={name_of_method!r} is not one of {', '.join(METHODS)}")
+    examples = table.get("examples")
+    if examples is not None and not 1 <= examples <= _MOST_EXAMPLES:
+        raise ValueError(f"examples = {examples}: it is the number of training examples, 1 to {_MOST_EXAMPLES:,}")
     preset = Preset(
         name=name,
         source=table.get("source", "a file of your own"),
         why=tuple(table.get("why", ())),
-        examples=table.get("examples"),
+        examples=examples,
         run=table.get("run", {}),
         method=table.get("method"),
         at={_sparsity(key): _at(key, value) for key, value in table.get("sparsity", {}).items()},

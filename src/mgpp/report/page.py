@@ -19,8 +19,9 @@ SCRIPTS = ("draw.js", "lines.js", "heat.js", "sizes.js", "page.js")
 
 
 def write_page(runs: Sequence[Run], path: Path) -> Path:
+    page = make_page(runs).encode("utf-8", "replace")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(make_page(runs), encoding="utf-8")
+    path.write_bytes(page)
     return path
 
 

@@ -1,7 +1,8 @@
 """A run as its files tell it: records.jsonl, and of a finished one result.json. No model is read."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,15 +85,31 @@ class Run:
         return tag("div", table(rows, caption=f"{self.name}: {self.label}"))
 
 
+class NothingToShow(ValueError):
+    """A run that is whole, and has not recorded what was asked for."""
+
+
+@contextmanager
+def as_written(runs: Sequence[str | Path]) -> Iterator[None]:
+    """Pages and figures look into a run's files at a hundred places: one that holds something else is named here."""
+    try:
+        yield
+    except NothingToShow:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        where, told = ", ".join(map(str, runs)), f"{type(error).__name__}: {error}"
+        raise ValueError(f"{where}: the files are not as a run writes them ({told}): mend them, or run anew") from error
+
+
 def read_run(folder: str | Path, *, name: str | None = None) -> Run:
     """A run that is finished, or still going on, or that a PruningCallback in a Trainer of one's own has written."""
     path = Path(folder).expanduser()
     found = _records_in(path)
-    told = _read_records(found)
+    told = records.read(found)
     if not told or told[0].get("event") != "start":
         raise ValueError(f"{found} does not begin with a start record: is it a run's, and has it begun?")
     result = _read_json(path / RESULT_FILE)
-    config = result["config"] if result is not None else (_read_json(path / RUN_FILE) or {}).get("config")
+    config = (result or _read_json(path / RUN_FILE) or {}).get("config")
     return Run(
         folder=path,
         name=name or path.resolve().name,
@@ -136,17 +153,13 @@ def _records_in(folder: Path) -> Path:
     raise ValueError(f"no {RECORDS_FILE} in {folder}: name the folder that mgpp prune, or a PruningCallback, wrote")
 
 
-def _read_records(path: Path) -> list[Record]:
-    try:
-        return records.read(path)
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): mend or remove that line") from None
-
-
 def _read_json(path: Path) -> Record | None:
     if not path.is_file():
         return None
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error})") from None
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}): mend it, or run anew") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged (it holds no object): mend it, or run anew")
+    return found

@@ -13,6 +13,9 @@ from mgpp.tasks import Data, Source, describe_data, find_task
 Precision = Literal["fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
 
+# Beyond them a number is a slip of the finger: a million steps a day, for ten days.
+MOST_EPOCHS, MOST_STEPS = 1_000_000, 10_000_000
+
 # None changes a result, so a run may be resumed elsewhere, with more workers and other trackers.
 FREE_TO_CHANGE = {"output", "report_to", "workers"}
 
@@ -25,7 +28,8 @@ class RunConfig:
     The learning rate warms up over `warm_up` of the run, then falls linearly to `lr_end` times itself. Gradients are
     clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`. With a
     `teacher` the model learns (1 - `distil_weight`) from the labels and `distil_weight` from its answers. `report_to`
-    names trackers as the Trainer does: tensorboard, wandb, mlflow, ...
+    names trackers as the Trainer does: tensorboard, wandb, mlflow, ... Code that a model or a teacher brings with it is
+    run only with `trust_remote_code`.
     """
 
     model: str
@@ -43,6 +47,7 @@ class RunConfig:
     holdout: float = 0.1
     max_length: int | None = None
     new_head: bool = False
+    trust_remote_code: bool = False
 
     doc_stride: int = 128
     max_answer_length: int = 30
@@ -88,23 +93,20 @@ class RunConfig:
         kind = find_task(self.task)
         if self.max_length is None:  # the number itself, so that a result tells it
             object.__setattr__(self, "max_length", kind.max_length)
-        for name in ("batch_size", "accumulate", "max_length", "eval_batch_size", "logging_steps", "save_steps"):
+        _ = self.source  # it checks its settings
+        for name in ("batch_size", "accumulate", "eval_batch_size", "logging_steps", "save_steps"):
             self._require(name, getattr(self, name) >= 1, "at least 1")
-        for name in ("doc_stride", "max_answer_length", "n_best", "target_length", "beams"):
-            self._require(name, getattr(self, name) >= 1, "at least 1")
-        for name in ("max_steps", "eval_steps", "train_size"):
+        for name in ("max_steps", "eval_steps"):
             self._require(name, getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
         for name in ("max_grad_norm", "weight_decay", "workers", "seed"):
             self._require(name, _is_finite(getattr(self, name)) and getattr(self, name) >= 0, "a number, at least 0")
-        for name in ("epochs", "learning_rate"):
-            self._require(name, _is_finite(getattr(self, name)) and getattr(self, name) > 0, "a number greater than 0")
+        self._require("epochs", 0 < self.epochs <= MOST_EPOCHS, f"a number greater than 0, at most {MOST_EPOCHS:,}")
+        learning_rate = self.learning_rate
+        self._require("learning_rate", _is_finite(learning_rate) and learning_rate > 0, "a number greater than 0")
         self._require_distillation()
         self._require("lr_end", 0 <= self.lr_end <= 1, "a share of the learning rate, in [0, 1]")
         self._require("warm_up", 0 <= self.warm_up < 1, "a share of the run, in [0, 1)")
-        self._require("mlm_probability", 0 < self.mlm_probability < 1, "a share of the tokens, in (0, 1)")
-        self._require("holdout", 0 < self.holdout < 1, "a share of the training rows, in (0, 1)")
-        self._require("precision", self.precision in get_args(Precision), f"one of {', '.join(get_args(Precision))}")
-        self._require("device", self.device in get_args(Device), f"one of {', '.join(get_args(Device))}")
+        check_machine(self.precision, self.device)
         if self.save_steps % self.logging_steps:
             # The logged loss is a mean since the last log: a run resumed between two logs would log another.
             raise ValueError(
@@ -134,6 +136,8 @@ class RunConfig:
         """As the Trainer will count it."""
         per_epoch = math.ceil(math.ceil(examples / (self.batch_size * devices)) / self.accumulate)
         total = self.max_steps or math.ceil(self.epochs * per_epoch)
+        if total > MOST_STEPS:
+            raise ValueError(f"{total:,} steps: a run has at most {MOST_STEPS:,}; lower epochs or max_steps")
         return Run(total_steps=total, steps_per_epoch=per_epoch, train_size=examples)
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,6 +153,12 @@ class RunConfig:
         method = None if plain["method"] is None else methods.from_dict(plain["method"])
         lists = {name: tuple(plain.get(name, ())) for name in _LISTS}
         return cls(**{**plain, "method": method, **lists})
+
+
+def check_machine(precision: str, device: str) -> None:
+    for name, value, known in (("precision", precision, Precision), ("device", device, Device)):
+        if value not in get_args(known):
+            raise ValueError(f"{name}={value}: it must be one of {', '.join(get_args(known))}")
 
 
 _LISTS = ("include", "exclude", "report_to")
@@ -169,4 +179,7 @@ def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _is_finite(value: float) -> bool:
-    return math.isfinite(value)
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int beyond all floats
+        return False

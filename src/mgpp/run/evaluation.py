@@ -5,6 +5,7 @@ from typing import Any
 
 from transformers import Seq2SeqTrainingArguments, Trainer
 
+from mgpp.run.config import check_machine
 from mgpp.run.result import provenance, sparsity_of
 from mgpp.run.trainers import make_trainer
 from mgpp.targets import find_targets
@@ -26,6 +27,9 @@ def evaluate(
     exclude: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The metrics of a fine-tuned model on `source`, and how many of its prunable weights are zero."""
+    check_machine(precision, device)
+    if batch_size < 1:
+        raise ValueError(f"eval_batch_size={batch_size}: it must be at least 1")
     made = evaluation_task(task, model, source)
     network = made.load_model()
     targets = find_targets(network, include=include, exclude=exclude)

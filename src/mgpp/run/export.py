@@ -46,6 +46,7 @@ class ExportConfig:
     push: str | None = None
     private: bool = False
     overwrite: bool = False
+    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         if self.format not in get_args(Format):
@@ -76,7 +77,7 @@ def export(
     if score is not None and config.format in ENGINES:
         raise ValueError(f"{config.format} is compared with PyTorch by its outputs: leave --data out")
     _check_folder(config)
-    model = load_any(config.model)
+    model = load_any(config.model, trust_remote_code=config.trust_remote_code)
     if config.format in DENSE:
         merge_(model)  # a low-rank sum is a plain matrix to all but mgpp
     result: dict[str, Any] = {

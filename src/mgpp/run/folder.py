@@ -90,9 +90,11 @@ class RunFolder:
     def read(self) -> dict[str, Any]:
         path = self.path / RUN_FILE
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+            state = json.loads(path.read_text(encoding="utf-8"))
+            _check_state(state)
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is damaged ({error}): run anew with --overwrite") from None
+        return state
 
     def write(self, state: dict[str, Any]) -> None:
         write_json(self.path / RUN_FILE, state)
@@ -122,10 +124,9 @@ class RunFolder:
 
     def _remove_run(self) -> None:
         """Exactly what a run wrote; files that somebody put beside them stay."""
-        result = self.path / RESULT_FILE
-        written = json.loads(result.read_text(encoding="utf-8"))["files"] if result.exists() else {}
-        for name in (RESULT_FILE, *written, RUN_FILE):
-            (self.path / Path(name).name).unlink(missing_ok=True)  # the name: a file may say anything, "../x" too
+        for name in (*_listed_in(self.path / RESULT_FILE), RESULT_FILE, RUN_FILE):
+            if (self.path / name).is_file():
+                (self.path / name).unlink()
         for folder in (self.checkpoints, self._draft, self.path / TENSORBOARD_FOLDER):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -153,6 +154,26 @@ class RunFolder:
 
 def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
+
+
+def _check_state(state: Any) -> None:
+    if not isinstance(state, dict) or not isinstance(state.get("config"), dict):
+        raise ValueError("it holds no config")
+    before = state.get("before", {})
+    if not isinstance(before, dict) or not all(isinstance(value, int | float) for value in before.values()):
+        raise ValueError("its metrics before training are none")
+
+
+def _listed_in(result: Path) -> list[str]:
+    """The files that a run's result lists, each by its last name: it may say anything, "../x" too.
+
+    A damaged one lists none: what it does not name is replaced by the next run's.
+    """
+    try:
+        files = json.loads(result.read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return []
+    return sorted({Path(name).name for name in files}) if isinstance(files, dict) else []
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Seq2SeqTrainingArguments
+from transformers import Seq2SeqTrainingArguments, Trainer
 from transformers.integrations import get_available_reporting_integrations
 
 from mgpp import methods
@@ -43,6 +43,7 @@ class Plan:
 def make_plan(config: RunConfig, folder: Path) -> Plan:
     """`folder` is where the Trainer will write; nothing is written yet."""
     args = _arguments(config, folder)
+    _require_optimizer(args, config.optimizer)
     task = training_task(config.task, config.model, config.source, seed=config.seed, new_head=config.new_head)
     is_stream = not hasattr(task.train, "__len__")
     if config.group_by_length and (task.sampler is not None or is_stream):
@@ -107,6 +108,16 @@ def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
         )
     except ValueError as error:
         raise ValueError(f"the Trainer refuses these settings: {error}") from None
+
+
+def _require_optimizer(args: Seq2SeqTrainingArguments, name: str) -> None:
+    """A Trainer would notice a package that it needs for an optimizer only when the run has begun."""
+    try:
+        Trainer.get_optimizer_cls_and_kwargs(args)
+    except ImportError as error:
+        raise ImportError(f"optimizer={name}: {error}") from None
+    except Exception:  # some are made for a model, which is not there yet: theirs is the Trainer's word
+        return
 
 
 def _trackers(config: RunConfig) -> tuple[str, ...]:

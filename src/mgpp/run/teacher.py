@@ -19,7 +19,7 @@ def find_teacher(config: RunConfig, task: Task) -> Pretrained | None:
         return None
     assert config.max_length is not None
     try:
-        teacher = find_pretrained(config.teacher)
+        teacher = find_pretrained(config.teacher, trust_remote_code=config.trust_remote_code)
         teacher.check_length(config.max_length)
     except (ValueError, OSError) as error:
         raise type(error)(f"teacher: {error}") from None

@@ -27,8 +27,7 @@ class Checkpoints(TrainerCallback):
         self._before = self.waited = 0.0
         self._began: float | None = None
         if resume_from is not None:
-            marker = json.loads((resume_from / WHOLE_FILE).read_text(encoding="utf-8"))
-            self._before, self.waited = float(marker["seconds"]), float(marker["waited"])
+            self._before, self.waited = _times_in(resume_from / WHOLE_FILE)
 
     @property
     def seconds(self) -> float:
@@ -57,6 +56,15 @@ class Checkpoints(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         write_json(folder / WHOLE_FILE, {"step": state.global_step, "seconds": self.seconds, "waited": self.waited})
+
+
+def _times_in(marker: Path) -> tuple[float, float]:
+    try:
+        told = json.loads(marker.read_text(encoding="utf-8"))
+        return float(told["seconds"]), float(told["waited"])
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+        told = f"{marker} is damaged ({type(error).__name__}: {error})"
+        raise ValueError(f"{told}: remove {marker.parent}, to resume from an earlier one") from None
 
 
 class Dense(TrainerCallback):

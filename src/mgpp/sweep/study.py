@@ -48,11 +48,14 @@ def open_storage(name: str) -> "optuna.storages.BaseStorage":
         return optuna.storages.JournalStorage(backend)
     except Exception as error:  # each data base has a driver of its own, with errors of its own
         first = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise ValueError(f"the study's storage {without_password(name)} cannot be opened: {first[0]}") from error
+        told = without_password(f"the study's storage {name} cannot be opened: {first[0]}")
+        raise ValueError(told) from error
 
 
 def without_password(storage: str) -> str:
-    return re.sub(r"(://[^:/@]+):[^@]+@", r"\1:***@", storage)
+    """A URL may have a password without a user (redis), or among its settings."""
+    plain = re.sub(r"(://[^:/@\s]*):\S+@", r"\1:***@", storage)
+    return re.sub(r"([?&]\w*(?:password|passwd|pwd|token)=)[^&\s]*", r"\1***", plain)
 
 
 def distributions(grid: Mapping[str, Values]) -> "dict[str, optuna.distributions.BaseDistribution]":

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from mgpp.tasks.packing import NOTHING, Packing, grouped
+from mgpp.tasks.rows import read_stream
 
 if TYPE_CHECKING:
     import datasets
@@ -94,7 +95,7 @@ class Stream(IterableDataset[Features]):
                 )
 
     def _texts(self) -> Iterator[str]:
-        for number, document in enumerate(self._documents):
+        for number, document in enumerate(read_stream(self._documents)):
             text = document[self._column]
             if not isinstance(text, str):
                 raise ValueError(f"document {number} of the stream: {self._column}={text!r} is no text; drop it")

@@ -64,7 +64,7 @@ def evaluation_task(model: str, source: Source, *, kind: Language) -> Task:
 
 
 def _find_model(model: str, source: Source, kind: Language) -> Pretrained:
-    pretrained = find_pretrained(model)
+    pretrained = find_pretrained(model, trust_remote_code=source.trust_remote_code)
     kind.check(pretrained)
     pretrained.check_length(source.max_length or 0)
     return pretrained

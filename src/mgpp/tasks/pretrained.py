@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from mgpp.artifact import is_sparse, load_sparse
+from mgpp.artifact.model import checked
 from mgpp.tasks.labels import LabelColumn, LabelSpace, check_fit
 
 WEIGHT_FILES = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
@@ -29,6 +30,7 @@ class Pretrained:
     name: str
     config: PreTrainedConfig
     tokenizer: PreTrainedTokenizerBase
+    trust_remote_code: bool = False
 
     @property
     def labels(self) -> LabelSpace | None:
@@ -42,10 +44,15 @@ class Pretrained:
         """True where the saved model is one that `auto_class` makes, so that no part of it would be random."""
         kinds = auto_class._model_mapping.get(type(self.config), ())
         names = {kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))}
-        return bool(names & set(self.config.architectures or ()))
+        return bool((names | {self._own(auto_class)}) & set(self.config.architectures or ()))
+
+    def _own(self, auto_class: Any) -> str | None:
+        """The class that the model's own code has for this."""
+        own = (getattr(self.config, "auto_map", None) or {}).get(auto_class.__name__)
+        return own.rpartition(".")[2] if isinstance(own, str) and self.trust_remote_code else None
 
     def check_kind(self, auto_class: Any, *, what: str) -> None:
-        if type(self.config) not in auto_class._model_mapping:
+        if type(self.config) not in auto_class._model_mapping and self._own(auto_class) is None:
             raise ValueError(f"{self.name} is a {self.config.model_type}, and transformers has none for {what}")
 
     def check_length(self, max_length: int) -> None:
@@ -74,30 +81,34 @@ class Pretrained:
             raise ValueError(f"the tokenizer of {self.name} knows {known}: put the model's own beside it")
         if config.get_text_config().pad_token_id is None:
             config.get_text_config().pad_token_id = self.tokenizer.pad_token_id
+        options |= {"config": config, "trust_remote_code": self.trust_remote_code}
         # float32 whatever the file holds: a bfloat16 master weight would lose most of an Adam step.
-        return _fetched(
-            self.name,
-            "weights",
-            lambda: _load(auto_class, self.name, config=config, dtype=torch.float32, **options),
-        )
+        return _fetched(self.name, "weights", lambda: _load(auto_class, self.name, dtype=torch.float32, **options))
 
 
-def find_pretrained(model: str) -> Pretrained:
-    """`model` is a folder that save_pretrained wrote, or a hub id."""
+def find_pretrained(model: str, *, trust_remote_code: bool = False) -> Pretrained:
+    """`model` is a folder that save_pretrained wrote, or a hub id.
+
+    Never left to transformers: where nothing is said of a model's own code it asks at the terminal whether to run it.
+    """
     folder = Path(model).expanduser()
     if folder.is_dir():
         _check_folder(folder)
         model = str(folder)
     elif folder.exists() or model.startswith((".", "/", "~")):
         raise FileNotFoundError(f"{model} is no model folder: give a folder with config.json and weights, or a hub id")
-    config = _fetched(model, "config", lambda: AutoConfig.from_pretrained(model))
-    tokenizer = _fetched(model, "tokenizer", lambda: AutoTokenizer.from_pretrained(model))
+    trust = {"trust_remote_code": trust_remote_code}
+    config = _fetched(model, "config", lambda: checked(AutoConfig.from_pretrained(model, **trust)))
+    tokenizer = _fetched(model, "tokenizer", lambda: AutoTokenizer.from_pretrained(model, **trust))
     # Where a folder has no tokenizer files transformers makes an empty one, to which every word is unknown.
     if len(tokenizer) <= len(tokenizer.all_special_tokens):
         raise ValueError(f"{model} holds no tokenizer (tokenizer.json): save the model's tokenizer beside it")
+    if not isinstance(tokenizer.model_max_length, int | float):
+        told = f"model_max_length={tokenizer.model_max_length!r}"
+        raise ValueError(f"{told} in the tokenizer of {model} is no number: save the model's tokenizer beside it")
     if tokenizer.pad_token is None:  # decoders are trained without padding
         tokenizer.pad_token = tokenizer.eos_token
-    return Pretrained(model, config, tokenizer)
+    return Pretrained(model, config, tokenizer, trust_remote_code)
 
 
 def fit_head(pretrained: Pretrained, data: LabelSpace, labels: LabelColumn, *, new_head: bool) -> LabelSpace:
@@ -118,8 +129,9 @@ def _load(auto_class: Any, name: str, *, config: PreTrainedConfig, **options: An
     """`auto_class.from_pretrained`, which is handed the weights of a sparse folder: it could not read them there."""
     if not is_sparse(name):
         return auto_class.from_pretrained(name, config=config, **options)
+    trust = {"trust_remote_code": options.pop("trust_remote_code")}
     with torch.device("meta"):
-        kind = type(auto_class.from_config(config))
+        kind = type(auto_class.from_config(config, **trust))
     stored = load_sparse(name)
     model = kind.from_pretrained(None, config=config, state_dict=stored.state_dict(), **options)
     if model.can_generate() and hasattr(stored, "generation_config"):
@@ -145,6 +157,10 @@ def _fetched(model: str, what: str, load: Callable[[], Any]) -> Any:
         return load()
     except Exception as error:
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if "trust_remote_code" in str(error):
+            raise ValueError(
+                f"{model} needs Python code of its own; if you trust that code, pass --trust-remote-code"
+            ) from error
         if Path(model).is_dir():
             raise ValueError(f"the {what} in {model} cannot be loaded: {first}") from error
         raise OSError(

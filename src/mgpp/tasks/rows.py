@@ -1,7 +1,7 @@
 """Rows from a hub name, a file (parquet, CSV, JSONL), a folder of `train.*` and `validation.*`, or `datasets`."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ _SHARD = re.compile(r"-\d+-of-\d+$|-\d{4,}$")
 
 # Of a stream, so many rows are scored on.
 STREAMED_ROWS = 200
+_TOGETHER = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,17 @@ def is_stream(rows: Any) -> bool:
 
 def first_rows(rows: "Dataset | IterableDataset", count: int) -> "Dataset":
     """Of a stream, its first ones; all of what is no stream."""
-    return require("datasets").Dataset.from_list(list(rows.take(count))) if is_stream(rows) else rows
+    if not is_stream(rows):
+        return rows
+    return require("datasets").Dataset.from_list(list(read_stream(rows.take(count))))
+
+
+def read_stream(rows: "IterableDataset") -> Iterator[dict[str, Any]]:
+    """Its rows; a file is opened and read only here, and each format fails with its own library's exceptions."""
+    try:
+        yield from rows
+    except Exception as error:
+        raise ValueError(f"the stream cannot be read: {_root_cause(error)}: mend the file, or leave it out") from error
 
 
 def find_evaluation(
@@ -202,16 +213,33 @@ def _read_files(files: list[Path], *, stream: bool) -> Any:
     for file in files:
         if kind == "csv" and not _has_rows(file):
             raise ValueError(f"{file} has no rows: a first line with the columns' names, then one row a line")
+        if kind == "json" and not _holds_objects(file):
+            raise ValueError(f"{file} is no JSON of rows in UTF-8: objects, one a line, or a list of them")
     try:
         names = [str(file) for file in files]
-        return datasets.load_dataset(kind, data_files=names, split="train", streaming=stream, **options)
+        rows = datasets.load_dataset(kind, data_files=names, split="train", streaming=stream, **options)
+        return rows if stream else _readable(rows)
     except Exception as error:  # each format fails with its own library's exceptions, wrapped twice
         raise ValueError(f"{files[0]} cannot be read as {kind}: {_root_cause(error)}") from error
+
+
+def _readable(rows: "Dataset") -> "Dataset":
+    """Arrow takes strings as they come; here they are seen to be UTF-8, before a row is read as text."""
+    for table in rows.with_format("arrow").iter(_TOGETHER):
+        table.validate(full=True)
+    return rows
 
 
 def _has_rows(file: Path) -> bool:
     with file.open(encoding="utf-8", errors="replace") as lines:
         return sum(1 for _, line in zip(range(10_000), lines, strict=False) if line.strip()) > 1
+
+
+def _holds_objects(file: Path) -> bool:
+    # pyarrow's reader ends the whole process at a file that is nothing but null (26.0.1).
+    with file.open("rb") as data:
+        begins = data.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return begins.startswith((b"{", b"["))
 
 
 def _from_hub(name: str, *, stream: bool) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class Source:
 
     `data` is a hub name, a file, a folder, or an object of `datasets`. `text`, `text_pair` and `label` are columns: the
     question, its context and the answers to a task that answers; a document and its summary to one that summarises.
+    With `trust_remote_code` the Python code that a model brings with it is run; without, such a model is refused.
     """
 
     data: Data
@@ -33,6 +34,7 @@ class Source:
     eval_split: str | None = None
     holdout: float = 0.1
     max_length: int | None = None
+    trust_remote_code: bool = False
 
     # Question answering: windows that overlap, and how an answer is chosen among their spans.
     doc_stride: int = 128
@@ -48,6 +50,16 @@ class Source:
     stream: bool = False
     train_size: int | None = None
     mlm_probability: float = 0.15
+
+    def __post_init__(self) -> None:
+        counts = ("max_length", "doc_stride", "max_answer_length", "n_best", "target_length", "beams", "train_size")
+        for name in counts:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}={value}: it must be at least 1")
+        for name, what in (("holdout", "the training rows"), ("mlm_probability", "the tokens")):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: it must be a share of {what}, in (0, 1)")
 
 
 def describe_data(data: Data | None) -> str | None:

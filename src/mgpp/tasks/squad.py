@@ -38,7 +38,7 @@ def training_task(model: str, source: Source, *, seed: int, new_head: bool = Fal
     for where, rows in {"train": parts.train, **parts.evaluation}.items():
         _check_rows(rows, columns, where=where)
     parts = parts.hold_out(source, seed=seed)
-    build = _Build(_find_reader(model), source, columns)
+    build = _Build(_find_reader(model, source), source, columns)
     (where, evaluation), *_ = parts.evaluation.items()
     return build.task(parts.train, evaluation, where=where, note=parts.note)
 
@@ -49,7 +49,7 @@ def evaluation_task(model: str, source: Source) -> Task:
     columns = _columns(source)
     (where, evaluation), *_ = found.items()
     _check_rows(evaluation, columns, where=where)
-    reader = _find_reader(model)
+    reader = _find_reader(model, source)
     if not reader.has_head_of(AutoModelForQuestionAnswering):
         raise ValueError(f"{model} has no head that answers, so it cannot be scored: fine-tune it first (mgpp prune)")
     return _Build(reader, source, columns).task(None, evaluation, where=where, note=scored_on(found))
@@ -67,8 +67,8 @@ def _columns(source: Source) -> _Columns:
     return _Columns(source.text or "question", source.text_pair or "context", source.label or "answers")
 
 
-def _find_reader(model: str) -> Pretrained:
-    reader = find_pretrained(model)
+def _find_reader(model: str, source: Source) -> Pretrained:
+    reader = find_pretrained(model, trust_remote_code=source.trust_remote_code)
     reader.check_kind(AutoModelForQuestionAnswering, what="question answering")
     if not reader.tokenizer.is_fast:
         raise ValueError(

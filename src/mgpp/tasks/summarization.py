@@ -102,7 +102,7 @@ def _check_rows(rows: "Dataset", columns: _Columns, *, where: str) -> None:
 
 
 def _find_writer(model: str, source: Source) -> Pretrained:
-    writer = find_pretrained(model)
+    writer = find_pretrained(model, trust_remote_code=source.trust_remote_code)
     config = writer.config
     if not config.is_encoder_decoder:
         raise ValueError(

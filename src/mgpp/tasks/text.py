@@ -84,7 +84,7 @@ def training_task(model: str, source: Source, *, seed: int, new_head: bool = Fal
         check_fit(space, scored, where=where, known="train")
         check_seen(labels, scored, where=where)
     parts = parts.hold_out(source, seed=seed)
-    pretrained = find_pretrained(model)
+    pretrained = find_pretrained(model, trust_remote_code=source.trust_remote_code)
     space = fit_head(pretrained, space, labels, new_head=new_head)
     build = _Build(pretrained, space, source, columns, form)
     return build.task(parts.train, parts.evaluation, note=parts.note, new_head=new_head)
@@ -95,7 +95,7 @@ def evaluation_task(model: str, source: Source, *, form: Form = ANY) -> Task:
     evaluation = find_evaluation(source, prefer=form.splits)
     columns = _find_columns(next(iter(evaluation.values())), source, form)
     labels = {where: _checked(rows, columns, where=where) for where, rows in evaluation.items()}
-    pretrained = find_pretrained(model)
+    pretrained = find_pretrained(model, trust_remote_code=source.trust_remote_code)
     if pretrained.labels is None:
         raise ValueError(f"{model} has no classification head, so it cannot be scored: fine-tune it first (mgpp prune)")
     form.check(pretrained.labels, known=f"the head of {model}")

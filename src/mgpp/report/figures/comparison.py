@@ -54,4 +54,7 @@ def read_results(folder: str | Path) -> dict[str, Any]:
     path = path / RESULTS_FILE if path.is_dir() else path
     if not path.is_file():
         raise ValueError(f"no {RESULTS_FILE} in {folder}: name the folder that mgpp compare wrote")
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}): mend it, or compare anew") from None

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from mgpp.report.figures import comparison, layers, prior, training
 from mgpp.report.figures.canvas import close, save
-from mgpp.report.run import read_run, read_runs
+from mgpp.report.figures.comparison import read_results
+from mgpp.report.run import as_written, read_run, read_runs
 
 From = Literal["nothing", "one run", "runs", "a comparison"]
 
@@ -48,7 +49,8 @@ def write_figure(
     axes = _draw(name, drawing, sources, prior or {})
     figure = (axes[0] if isinstance(axes, list) else axes).get_figure()
     # Laid out once, or each file would be laid out a little better than the one before.
-    figure.draw_without_rendering()
+    with as_written(sources):
+        figure.draw_without_rendering()
     figure.set_layout_engine("none")
     try:
         return [save(figure, path) for path in files]
@@ -65,8 +67,9 @@ def _draw(name: str, drawing: Drawing, sources: Sequence[str | Path], prior: Map
         return drawing.draw(**prior)
     if not sources:
         raise ValueError(f"{name} is made from {drawing.made_from}: name the folder, mgpp plot {name} FOLDER")
-    if drawing.made_from == "runs":
-        return drawing.draw(read_runs(sources))
-    if len(sources) > 1:
+    if len(sources) > 1 and drawing.made_from != "runs":
         raise ValueError(f"{name} is made from {drawing.made_from}: {len(sources)} folders are given")
-    return drawing.draw(read_run(sources[0]) if drawing.made_from == "one run" else sources[0])
+    read = {"runs": read_runs, "one run": lambda of: read_run(of[0]), "a comparison": lambda of: read_results(of[0])}
+    found = read[drawing.made_from](sources)
+    with as_written(sources):
+        return drawing.draw(found)

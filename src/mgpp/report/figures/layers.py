@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mgpp.report.figures.canvas import panels_or_new, styled
 from mgpp.report.layers import Layer, layers_of, thin
-from mgpp.report.run import Run, read_run
+from mgpp.report.run import NothingToShow, Run, read_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ def layer_heat(run: "Run | str | Path", axes: "Sequence[Axes] | None" = None) ->
     """A panel for each kind of matrix, a row for each block, time to the right; the colour is the share of zeros."""
     run = run if isinstance(run, Run) else read_run(run)
     if not run.events:
-        raise ValueError(f"{run.folder} has no record of a pruning event yet")
+        raise NothingToShow(f"{run.folder} has no record of a pruning event yet")
     kinds: dict[str, list[Layer]] = {}
     for layer in layers_of(run.weights):
         kinds.setdefault(layer.kind, []).append(layer)

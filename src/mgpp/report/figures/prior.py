@@ -1,5 +1,6 @@
 """The paper's Fig. 1 and Fig. A1: the mixture Gaussian prior beside other penalties, and what shapes it."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ def penalties(
     slab_var: float = SLAB_VAR,
 ) -> "list[Axes]":
     """Fig. 1: L0, L1, L2 and -log π, the last with a view of what happens near zero."""
+    shape = {"slab_prob": slab_prob, "spike_var": spike_var, "slab_var": slab_var}
+    _check(shape)
     panels = panels_or_new(axes, 4, size=(10, 2.6))
     theta = _around_zero(1.0)
     plain: list[tuple[str, Callable[[Tensor], Tensor]]] = [
@@ -37,7 +40,6 @@ def penalties(
         panel.set(title=f"{name} penalty", xlabel=r"$\theta$")
     panels[0].plot(0, 0, "o", color=COLORS[0], markersize=4)
     panels[0].plot(0, 1, "o", color=COLORS[0], markersize=4, markerfacecolor="white")
-    shape = {"slab_prob": slab_prob, "spike_var": spike_var, "slab_var": slab_var}
     _mixture(panels[3], shape)
     panels[0].set_ylabel("penalty")
     return panels
@@ -71,13 +73,16 @@ def landscapes(
     A larger λ makes the spike narrower here, as the equations say (its half-width falls with λ); the paper's text has
     it the other way round.
     """
-    panels = panels_or_new(axes, 3, size=(10, 3))
     shape = {"slab_prob": slab_prob, "spike_var": spike_var, "slab_var": slab_var}
     varied = [
         ("slab_prob", r"\lambda", [slab_prob * factor for factor in (1e-3, 1.0, 1e3)]),
         ("spike_var", r"\sigma_0^2", [spike_var * factor for factor in (0.1, 1.0, 10.0)]),
         ("slab_var", r"\sigma_1^2", [slab_var * factor for factor in (0.2, 1.0, 5.0)]),
     ]
+    for name, _, values in varied:
+        for value in values:
+            _check({**shape, name: value})
+    panels = panels_or_new(axes, 3, size=(10, 3))
     for panel, (name, symbol, values) in zip(panels, varied, strict=True):
         shapes = [{**shape, name: value} for value in values]
         reach = 1.0 if name == "slab_var" else 1.6 * max(half_width(**each) for each in shapes)
@@ -91,6 +96,18 @@ def landscapes(
         panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, handlelength=1.6, columnspacing=0.8)
     panels[0].set_ylabel(r"$-\log\,\pi(\theta)$")
     return panels
+
+
+def _check(shape: dict[str, float]) -> None:
+    """Refuse what has no spike, and so no picture; landscapes draws a thousand times slab_prob, too."""
+    try:
+        fits = 0 < shape["slab_prob"] < 1 and 1e-30 <= shape["spike_var"] < shape["slab_var"] < math.inf
+        fits = fits and half_width(**shape) > 0
+    except (ValueError, ArithmeticError):
+        fits = False
+    if not fits:
+        told = ", ".join(f"{name}={value:g}" for name, value in shape.items())
+        raise ValueError(f"{told}: a mixture has 0 < slab_prob < 1, a small one, and 1e-30 <= spike_var < slab_var")
 
 
 def _around_zero(reach: float, *, detail: float | None = None) -> Tensor:

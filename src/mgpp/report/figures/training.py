@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mgpp.report.figures.canvas import COLORS, DASHES, axes_or_new, panels_or_new, styled
-from mgpp.report.run import Run, read_runs
+from mgpp.report.run import NothingToShow, Run, read_runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,7 +138,7 @@ def spike(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     panel = axes_or_new(axes)
     drawn = [run for run in _as_runs(runs) if run.looked("in_spike")[0]]
     if not drawn:
-        raise ValueError("none of these runs has a mixture prior whose spike was looked at: choose an mgpp run")
+        raise NothingToShow("none of these runs has a mixture prior whose spike was looked at: choose an mgpp run")
     for number, run in enumerate(drawn):
         steps = [event["step"] for event in run.events]
         zeros = [event["sparsity"] for event in run.events]
@@ -176,5 +176,5 @@ def _need(runs: Runs, what: str, described: str) -> list[Run]:
     found = _as_runs(runs)
     for run in found:
         if not getattr(run, what):
-            raise ValueError(f"{run.folder} has no record of {described} yet")
+            raise NothingToShow(f"{run.folder} has no record of {described} yet")
     return found

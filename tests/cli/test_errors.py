@@ -1,0 +1,42 @@
+"""However a command ends, what it says is one line that a person can read."""
+
+import pytest
+
+from mgpp.cli import main
+from mgpp.cli import presets as command
+from mgpp.cli.errors import LONGEST, exit_code_of
+
+
+def said(error: BaseException, capsys: pytest.CaptureFixture) -> str:
+    assert exit_code_of(error) == 2
+    err = capsys.readouterr().err
+    assert err.endswith("\n")
+    return err[:-1]
+
+
+def test_what_a_terminal_would_obey_is_not_printed(capsys):
+    line = said(ValueError("label='\x1b[2J\x07' is\nno \udcff number: drop it"), capsys)
+    assert line.isprintable()
+    assert line == "mgpp: label='�[2J�' is no � number: drop it"
+
+
+def test_a_long_line_keeps_what_is_wrong_and_what_to_do(capsys):
+    line = said(ValueError(f"text={'x' * 1_000_000} is no text: name another column (--text)"), capsys)
+    assert len(line) < LONGEST + 20
+    assert line.startswith("mgpp: text=xxx")
+    assert line.endswith("is no text: name another column (--text)")
+
+
+def test_an_interrupted_command_says_so(monkeypatch, capsys):
+    def interrupt() -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "names", interrupt)
+    assert main(["presets"]) == 130
+    assert capsys.readouterr().err == "mgpp: interrupted before the run began: nothing was written\n"
+
+
+def test_a_file_whose_name_is_no_text_is_written_and_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["presets", "copy", "bert-base/mnli", "\udcff.toml"]) == 0
+    assert (tmp_path / "\udcff.toml").is_file()
