@@ -12,13 +12,16 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from mgpp import records
-from mgpp.run.folder import WHOLE_FILE, write_json
+from mgpp.disk import on_disk
+from mgpp.run.folder import WHOLE_FILE, keep_newest, mark_whole
 from mgpp.trainer import RECORDS_FILE, is_reproducible
+
+KEPT = 2  # checkpoints; the older one for a disk that loses the newer
 
 
 class Checkpoints(TrainerCallback):
-    """Marks each checkpoint as whole, and counts the seconds over all the sessions of a run: of training, and of those
-    how many it waited for data.
+    """Marks each checkpoint as whole, keeps the newest, and counts the seconds over all the sessions of a run: of
+    training, and of those how many it waited for data.
 
     The last step gets none: the finished model follows at once, and a Trainer resumed there would take a step more.
     """
@@ -55,8 +58,11 @@ class Checkpoints(TrainerCallback):
             control.should_save = False
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-        write_json(folder / WHOLE_FILE, {"step": state.global_step, "seconds": self.seconds, "waited": self.waited})
+        folder = Path(str(args.output_dir))
+        on_disk(folder / RECORDS_FILE)  # a resumed run writes only those that come after the checkpoint
+        told = {"step": state.global_step, "seconds": self.seconds, "waited": self.waited}
+        mark_whole(folder / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}", told)
+        keep_newest(folder, KEPT)
 
 
 class Dense(TrainerCallback):
