@@ -7,20 +7,21 @@ begun anew. Fails at the first difference.
 """
 
 import argparse
+import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from mgpp.run.folder import RESULT_FILE
 from tests.reliability.forked import ROOT
 from tests.reliability.result import report
-from tests.reliability.runs import command, go_on, is_finished, outcome, save_given, stage, start_anew
+from tests.reliability.runs import command, go_on, is_finished, require_same, save_given, stage, start_anew
 
 # Told of the words and after how many seconds of the run to kill it; the exit code.
 Session = Callable[[list[str], float | None], int]
@@ -34,7 +35,7 @@ def survive(session: Session, words: list[str], folder: Path, whole: Path, momen
             yield stage(folder)
             continue
         assert code in (0, -9), f"exit code {code}"
-        assert outcome(folder) == outcome(whole), f"{folder} and {whole} differ"
+        require_same(folder, whole)
         start_anew(folder)
         if code == -9:
             yield "after the end"
@@ -47,14 +48,14 @@ def draw(seed: int, longest: float) -> Iterator[float]:
 
 
 def process(words: list[str], after: float | None) -> int:
-    """A process of its own. Importing everything is no part of a run: the clock starts at its first word."""
+    """A process of its own. The clock starts when it is about to train: before that there is nothing to lose."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     with tempfile.TemporaryFile() as out:
         started = subprocess.Popen(
             [sys.executable, "-m", "mgpp", *words], stdout=out, stderr=subprocess.PIPE, env=environment
         )
         assert started.stderr is not None
-        started.stderr.readline()
+        before = _until_training(started.stderr)
         try:
             # communicate, so that what it says has somewhere to go
             said = started.communicate(timeout=after)[1]
@@ -62,8 +63,17 @@ def process(words: list[str], after: float | None) -> int:
             started.kill()
             said = started.communicate()[1]
     if started.returncode not in (0, -9):
-        print(said.decode(), file=sys.stderr)
+        print((before + said).decode(), file=sys.stderr)
     return started.returncode
+
+
+def _until_training(lines: IO[bytes]) -> bytes:
+    heard = b""
+    while line := lines.readline():
+        heard += line
+        if line.startswith(b"before training"):
+            break
+    return heard
 
 
 def main() -> None:
@@ -71,7 +81,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--save-steps", type=int, default=5)
+    parser.add_argument("--save-steps", type=int, default=2)
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mgpp-kills-") as place:
@@ -84,10 +94,9 @@ def measure(asked: argparse.Namespace, place: Path) -> list[dict[str, Any]]:
     given = save_given(place)
     whole, folder = place / "whole", place / "out"
     length = {"steps": asked.steps, "save_steps": asked.save_steps}
-    began = time.monotonic()
     assert process(command(given, whole, **length), None) == 0
-    # At most half of the time that all of it takes: most sessions are killed, and some get to the end.
-    moments = draw(asked.seed, (time.monotonic() - began) / 2)
+    # Up to as long as it trains: most sessions are killed, and some get to the end.
+    moments = draw(asked.seed, json.loads((whole / RESULT_FILE).read_text())["seconds"])
     stages: Counter[str] = Counter()
     for number, found in enumerate(survive(process, command(given, folder, **length), folder, whole, moments), 1):
         stages[found] += 1
@@ -96,7 +105,7 @@ def measure(asked: argparse.Namespace, place: Path) -> list[dict[str, Any]]:
             break
     while not is_finished(folder):
         assert process(go_on(command(given, folder, **length), folder), None) == 0
-    assert outcome(folder) == outcome(whole)
+    require_same(folder, whole)
     return [{"name": name, "kills": count} for name, count in stages.most_common()]
 
 

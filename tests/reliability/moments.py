@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.reliability.forked import KILL, Ended, Forked
 from tests.reliability.result import report
-from tests.reliability.runs import command, go_on, is_finished, outcome, save_given, stage, start_anew
+from tests.reliability.runs import command, go_on, is_finished, require_same, save_given, stage, start_anew
 
 ERRORS = {"kill": KILL, "full": errno.ENOSPC}
 
@@ -36,7 +36,7 @@ def go_through(run: Forked, words: list[str], folder: Path, whole: Path, *, at: 
     if not is_finished(folder):
         again = run(go_on(words, folder), folder)
         assert again.code == 0, again.err
-    assert outcome(folder) == outcome(whole), f"{fault} at call {at}: {folder} and {whole} differ"
+    require_same(folder, whole)
     start_anew(folder)
     return found, ended
 
@@ -72,7 +72,7 @@ def main() -> None:
 def measure(asked: argparse.Namespace, place: Path) -> list[dict[str, Any]]:
     run, given = Forked(), save_given(place)
     whole, folder = place / "whole", place / "out"
-    length = {"steps": 6, "save_steps": 2}
+    length = {"steps": 8, "save_steps": 3}
     calls = count(run, command(given, whole, **length), whole, asked.fault)
     print(f"{calls} calls", file=sys.stderr)
     stages: Counter[str] = Counter()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from mgpp.disk import LOCK_FILE
 from mgpp.run.folder import RESULT_FILE, RUN_FILE, WHOLE_FILE
 from tests.tiny import save_reviews, save_tiny_bert
 
@@ -14,8 +15,8 @@ SETTINGS = [
     "--method=gmp", "--sparsity=0.75", "--set=hold=true", "--set=start=2", "--set=end=8", "--set=every=1",
     "--batch-size=8", "--lr=5e-3", "--logging-steps=1", "--eval-steps=5", "--device=cpu", "--seed=3",
 ]  # fmt: skip
-# Beside the folder's name these are all that two runs may differ in.
-CLOCK = {"seconds", "loader_share"}
+# Beside the folder's name these are all that two runs may differ in: the clock, and what was committed meanwhile.
+FREE = {"seconds", "loader_share", "commit"}
 
 Session = Callable[[Sequence[str]], int]
 
@@ -40,13 +41,23 @@ def is_finished(folder: Path) -> bool:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """All that a run leaves, byte for byte: weights with their zeros, records, card, metrics."""
+    """All that a run leaves, byte for byte: weights with their zeros, records, card, metrics.
+
+    Not the lock, which one that was killed after its end may have left there. It locks nothing.
+    """
     found: dict[str, Any] = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    found.pop(LOCK_FILE, None)
     result = json.loads(found.pop(RESULT_FILE))
     del found[RUN_FILE]
     result["config"] = {**result["config"], "output": None}
     card = found.pop("README.md").decode().replace(str(folder), "FOLDER")
-    return {**found, "card": card, **{key: value for key, value in result.items() if key not in CLOCK}}
+    return {**found, "card": card, **{key: value for key, value in result.items() if key not in FREE}}
+
+
+def require_same(folder: Path, whole: Path) -> None:
+    mine, expected = outcome(folder), outcome(whole)
+    different = sorted(key for key in mine.keys() | expected.keys() if mine.get(key) != expected.get(key))
+    assert not different, f"{folder} and {whole} differ in {', '.join(different)}"
 
 
 def stage(folder: Path) -> str:

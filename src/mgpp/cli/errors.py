@@ -25,7 +25,7 @@ def _told(error: BaseException) -> tuple[int, str]:
         return INTERRUPTED, _one_line(str(error))
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return INTERRUPTED, "interrupted before the run began: nothing was written"
-    if isinstance(error, RunStopped):
+    if isinstance(error, RunStopped | FloatingPointError):
         return FAILED, _one_line(str(error))
     if is_out_of_memory(error):
         return FAILED, reason_of(error)

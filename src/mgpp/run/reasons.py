@@ -5,7 +5,7 @@ import errno
 import torch
 
 # safetensors and torch.save do not raise the OSError that they met.
-_FULL = ("No space left", "os error 28", "PytorchStreamWriter", "inline_container")
+_FULL = ("No space left", "os error 28", "PytorchStreamWriter", "inline_container", "iostream error")
 _NO_MEMORY = ("DefaultCPUAllocator", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "Cannot allocate memory")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 
+from mgpp.finite import first_broken
 from mgpp.layers import merge_
 from mgpp.notebook import RunResult
 from mgpp.pruner import prepare
@@ -58,6 +59,7 @@ def run(
     plan = make_plan(config, folder.checkpoints)
     set_seed(config.seed)  # a fresh head is random
     model = plan.task.load_model()
+    _require_finite(model, config)
     teacher = None if plan.teacher is None else load_teacher(plan.teacher, plan.task, model, config)
     targets = _targets(model, config)
     loaded = sparsity_of(targets)
@@ -97,6 +99,12 @@ def _require_one_process() -> None:
             f"a run is one process and a launcher has started {processes}: leave the launcher out, or give "
             "mgpp.PruningCallback to a Trainer of your own (docs/scale.md)"
         )
+
+
+def _require_finite(model: nn.Module, config: RunConfig) -> None:
+    broken = first_broken(model)
+    if broken is not None:
+        raise ValueError(f"{config.model}: {broken} has numbers that are not finite: take an earlier checkpoint of it")
 
 
 def describe(metrics: Mapping[str, float]) -> str:

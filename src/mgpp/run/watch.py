@@ -13,6 +13,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from mgpp import records
 from mgpp.disk import on_disk
+from mgpp.finite import CURE, Skips, require_finite
 from mgpp.run.folder import WHOLE_FILE, keep_newest, mark_whole
 from mgpp.trainer import RECORDS_FILE, is_reproducible
 
@@ -70,12 +71,13 @@ class Dense(TrainerCallback):
 
     def __init__(self) -> None:
         self._records: Path | None = None
-        self._step = 0
+        self._step = self._taken = 0
+        self._skips = Skips()
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._step = state.global_step
+        self._step = self._taken = state.global_step
         self._records = Path(str(args.output_dir)) / RECORDS_FILE
         if state.global_step > 0:
             records.rewind(self._records, state.global_step)
@@ -87,6 +89,9 @@ class Dense(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._step = state.global_step
+        self._skips.count(self._taken)
+        if control.should_save:
+            require_finite(kwargs["model"], self._step)
 
     def on_log(
         self,
@@ -112,5 +117,6 @@ class Dense(TrainerCallback):
         if not math.isfinite(largest):
             raise FloatingPointError(
                 f"the gradient of step {self._step + 1} is {largest}: the step is refused and the weights are as step "
-                f"{self._step} left them; lower the learning rate, clip the gradient, or look at the batch"
+                f"{self._step} left them; {CURE}"
             )
+        self._taken += 1
