@@ -28,7 +28,7 @@ Session = Callable[[list[str], float | None], int]
 
 
 def survive(session: Session, words: list[str], folder: Path, whole: Path, moments: Iterator[float]) -> Iterator[str]:
-    """Yields the stage of each kill; whenever the run is finished it must be `whole`."""
+    """Yields the stage of each kill; whenever the run is finished it must be `whole`. A kill after that is none."""
     while True:
         code = session(go_on(words, folder), next(moments))
         if code == -9 and not is_finished(folder):
@@ -37,8 +37,6 @@ def survive(session: Session, words: list[str], folder: Path, whole: Path, momen
         assert code in (0, -9), f"exit code {code}"
         require_same(folder, whole)
         start_anew(folder)
-        if code == -9:
-            yield "after the end"
 
 
 def draw(seed: int, longest: float) -> Iterator[float]:
