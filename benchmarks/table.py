@@ -32,6 +32,11 @@ COLUMNS = {
     "save_cpu_s": "CPU seconds to save",
     "load_cpu_s": "to load",
     "max_error": "largest error",
+    "kills": "kills survived",
+    "moments": "moments survived",
+    "after_warm_up_mib": "MiB after the warm-up",
+    "at_the_end_mib": "MiB at the end",
+    "growth_mib": "most above the warm-up, MiB",
 }
 
 

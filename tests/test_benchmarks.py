@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-def _loaded(path: str) -> ModuleType:
+def loaded(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -18,9 +18,28 @@ def _loaded(path: str) -> ModuleType:
 
 @pytest.mark.parametrize(
     ("script", "page", "tables"),
-    [("benchmarks/table.py", "docs/performance.md", 10), ("experiments/tables.py", "docs/results.md", 4)],
+    [
+        ("benchmarks/table.py", "docs/performance.md", 10),
+        ("benchmarks/table.py", "docs/reliability.md", 4),
+        ("experiments/tables.py", "docs/results.md", 4),
+    ],
 )
 def test_the_tables_of_a_page_are_the_newest_results(script, page, tables):
     text = (ROOT / page).read_text(encoding="utf-8")
     assert text.count("<!-- end -->") >= tables
-    assert text == _loaded(script).fill(text), f"run: python {script} {page}"
+    assert text == loaded(script).fill(text), f"run: python {script} {page}"
+
+
+def test_a_soak_tells_a_leak_from_noise():
+    growth = loaded("benchmarks/soak.py").growth
+    flat = [{"rss": 500 + number % 3} for number in range(100)]
+    leaking = [{"rss": 500 + number} for number in range(100)]
+    warming = [{"rss": 500 - max(0, 10 - number)} for number in range(100)]
+    assert (growth(flat, "rss"), growth(leaking, "rss"), growth(warming, "rss")) == (2, 90, 1)
+
+
+def test_a_short_soak_reads_the_memory_on_the_way():
+    pytest.importorskip("datasets")
+    readings = loaded("benchmarks/soak.py").soak("mgpp", 20)
+    assert [reading["step"] for reading in readings] == list(range(1, 21))
+    assert all(reading["rss"] > 2**20 for reading in readings)

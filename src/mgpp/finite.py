@@ -5,14 +5,17 @@ from collections import deque
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from mgpp.functional.ranks import Ranks
+from mgpp.functional.ranks import ALONE, Ranks
 from mgpp.kernels import Arriving, is_capturing
 
 WATCH_EVERY = 8  # steps, on a GPU: looking at a number there costs the host 0.1 ms
 
 CURE = "lower the learning rate, clip the gradient, or look at the batch"
+
+# In a row. A GradScaler halves its scale at each, from 2¹⁶: what overflows after so many does so at any scale.
+MOST_SKIPS = 50
 
 
 class Watch:
@@ -22,8 +25,12 @@ class Watch:
     def __init__(self) -> None:
         self._travelling: deque[tuple[str, Arriving]] = deque()
 
-    def before_step(self, weights: Sequence[Tensor], t: int, ranks: Ranks) -> None:
-        """Refuse the step after t, if a gradient is not finite in any of the processes that share the weights."""
+    def before_step(self, weights: Sequence[Tensor], t: int, ranks: Ranks, *, others: Sequence[Tensor] = ()) -> None:
+        """Refuse the step after t, if a gradient is not finite in any of the processes that share the weights.
+
+        `others` are trained and not pruned. Their gradients may overflow alone, and spoil the rest a step later;
+        clipping hides that, for it then sets every finite gradient to zero.
+        """
         if is_capturing():
             return
         grads = [weight.grad for weight in weights if weight.grad is not None and weight.numel()]
@@ -32,6 +39,7 @@ class Watch:
                 self._send(f"the gradient of step {t + 1} is", grads[0])
             self._look(wait=len(self._travelling) > 1)
             return
+        grads += [_local(other.grad) for other in others if other.grad is not None]
         largest = largest_of(grads)
         if not is_finite(largest, ranks):
             found = "not finite in another process" if math.isfinite(largest) else str(largest)
@@ -57,6 +65,50 @@ class Watch:
                 raise FloatingPointError(
                     f"{what} not finite: the weights are lost since then, go back to the last checkpoint; {CURE}"
                 )
+
+
+class Skips:
+    """Steps in a row that were not taken: a GradScaler skips those whose gradients overflow, and never gives up."""
+
+    def __init__(self) -> None:
+        self._taken = -1
+        self._skipped = 0
+
+    def count(self, taken: int) -> None:
+        """After every step of the training, with the number of those that the optimizer has taken."""
+        self._skipped = self._skipped + 1 if taken == self._taken else 0
+        self._taken = taken
+        if self._skipped >= MOST_SKIPS:
+            raise FloatingPointError(
+                f"the last {MOST_SKIPS} steps were skipped, for their gradients are not finite at any scale: the "
+                "weights are as the last good step left them; train in bf16 or fp32, lower the learning rate, or look "
+                "at the batch"
+            )
+
+
+def require_finite(model: nn.Module, t: int, ranks: Ranks = ALONE) -> None:
+    """Refuse to save weights of which one is not finite: the last good checkpoint must stay the last."""
+    broken = first_broken(model)
+    if not is_finite(math.nan if broken else 0.0, ranks):
+        raise FloatingPointError(
+            f"after step {t} {broken or 'a weight in another process'} is not finite: the weights are lost, go back to "
+            f"the last checkpoint; {CURE}"
+        )
+
+
+def first_broken(model: nn.Module) -> str | None:
+    """The name of a parameter with a number that is not finite, of those that this process holds."""
+    for name, parameter in model.named_parameters():
+        held = _local(parameter.detach())
+        # A norm needs no memory; a large one may also be that of large numbers.
+        if held.is_floating_point() and not math.isfinite(largest_of([held])) and not bool(held.isfinite().all()):
+            return name
+    return None
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """What this process has of it."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def is_finite(largest: float, ranks: Ranks) -> bool:

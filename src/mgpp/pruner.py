@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from mgpp.checkpoint import Shard, read_state, write_state
-from mgpp.finite import Watch, is_finite, largest_of
+from mgpp.finite import Watch, is_finite, largest_of, require_finite
 from mgpp.functional.mask import zeros_of_each
 from mgpp.functional.select import Cut
 from mgpp.kernels import Plan, Promise, Scratch, is_capturing
@@ -68,7 +68,9 @@ class Pruner:
         self._turned = stored_transposed(model, self.targets)
         self._held = self._hold()
         self.memory = Memory(list(self.targets), self._weights)
+        self._model = model
         self._parameters = list(model.parameters())
+        self._others = _without(self._parameters, self.targets.values())
         self.on_record = on_record
         self.survey = Survey(self._held.sizes, self.schedule, looks) if looks else None
         self.t = 0
@@ -161,7 +163,7 @@ class Pruner:
                 "freeze them, or leave them out with exclude=; shard a model (fully_shard) before making its optimizer "
                 "and Pruner, and with DeepSpeed attach to the engine"
             )
-        trained = {param for group in optimizer.param_groups for param in group["params"]}
+        trained = {param: None for group in optimizer.param_groups for param in group["params"]}
         late = [name for name, parameter in self.added.items() if parameter not in trained]
         if late:
             raise ValueError(
@@ -174,6 +176,8 @@ class Pruner:
                 f"{self._held.engine} moves weights only inside its own step: attach with hooks, which act there"
             )
         self._optimizer = optimizer
+        # DeepSpeed shows only what it steps, turn by turn.
+        self._others = [] if self._held.steps_in_turns else _without(trained, self.targets.values())
         if self.survey is not None:
             self.survey.of_parts([span.start for span in self._held.spans], self._held.ranks)
         if hooks:
@@ -232,7 +236,7 @@ class Pruner:
     @torch.no_grad()
     def _before_step(self, grad_scale: float | Tensor, turn: Turn | None = None) -> None:
         step = self._step(self.t + 1, grad_scale, turn)
-        self._watch.before_step(step.weights, self.t, step.ranks)
+        self._watch.before_step(step.weights, self.t, step.ranks, others=self._others)
         self._add_penalty(step)
 
     def _add_penalty(self, step: Step) -> None:
@@ -365,6 +369,11 @@ class Pruner:
         """Go on where `save` was called; every process calls it."""
         self.load_state_dict(read_state(Path(folder), self._spans() if self.is_sharded else None))
 
+    def require_finite(self) -> None:
+        """Refuse to go on where a weight of the model is no longer a number; every process calls it."""
+        self.settle()
+        require_finite(self._model, self.t, self._held.ranks)
+
     def _spans(self) -> dict[str, Span]:
         return dict(zip(self.targets, self._held.spans, strict=True))
 
@@ -416,6 +425,11 @@ def prepare(
     if engine is not None:
         _require_parts_to_do(method, engine)
     return method.prepare(unwrap(model), find_targets(model, include=include, exclude=exclude))
+
+
+def _without(params: Iterable[nn.Parameter], targets: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+    known = {id(target) for target in targets}
+    return [param for param in params if id(param) not in known]
 
 
 def _require_parts_to_do(method: Method, engine: str) -> None:

@@ -4,9 +4,10 @@ Records hold no clock times, so that a resumed run's file is the undisturbed run
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from mgpp.disk import write_whole
 
 
 def append(path: Path, record: dict[str, Any]) -> None:
@@ -35,6 +36,4 @@ def rewind(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = [record for record in read(path) if record["step"] <= step]
-    draft = path.with_suffix(".draft")
-    draft.write_text("".join(json.dumps(record, allow_nan=False) + "\n" for record in kept), encoding="utf-8")
-    os.replace(draft, path)
+    write_whole(path, "".join(json.dumps(record, allow_nan=False) + "\n" for record in kept))

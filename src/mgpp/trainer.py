@@ -12,6 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from mgpp import records
+from mgpp.finite import Skips
 from mgpp.methods import Method, to_dict
 from mgpp.methods.recipe import Gradients
 from mgpp.pruner import Pruner, prepare
@@ -56,6 +57,7 @@ class PruningCallback(TrainerCallback):
         self.pruner: Pruner | None = None
         self._records: Path | None = None
         self._trackers: Trackers | None = None
+        self._skips = Skips()
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         prepare(kwargs["model"], self.method, include=self.include, exclude=self.exclude)
@@ -89,6 +91,7 @@ class PruningCallback(TrainerCallback):
         if state.is_world_process_zero:
             self._open_records(_folder(args), state)
         self._trackers = Trackers()
+        self._skips = Skips()
 
     def on_log(
         self,
@@ -111,9 +114,11 @@ class PruningCallback(TrainerCallback):
             logs["cut"] = self.pruner.last_record["cut"]
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        # On a GPU a gradient that was not finite is noticed late: before a save, so that the last good one stands.
-        if self.pruner is not None and control.should_save:
-            self.pruner.settle()
+        if self.pruner is None:
+            return
+        self._skips.count(self.pruner.t)
+        if control.should_save:  # so that the last good one stands
+            self.pruner.require_finite()
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self.pruner is None:

@@ -199,12 +199,12 @@ def kill_at(step: int, tiny_bert: Path, tiny_reviews: Path, output: Path) -> Non
     command = ["prune", str(tiny_bert), str(tiny_reviews), "--output", str(output), *SHORT, "--sparsity", "0.75", *RAMP]
     script = f"""
 import os, mgpp.pruner
-after_step = mgpp.pruner.Pruner.after_step
-def die(self, **kwargs):
-    after_step(self, **kwargs)
+after_step = mgpp.pruner.Pruner._after_step
+def die(self, *args, **kwargs):
+    after_step(self, *args, **kwargs)
     if self.t == {step}:
         os._exit(9)
-mgpp.pruner.Pruner.after_step = die
+mgpp.pruner.Pruner._after_step = die
 from mgpp.cli import main
 main({command!r})
 """

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("datasets")
 
@@ -18,6 +19,7 @@ from mgpp.compare.grid import AUTO
 from mgpp.compare.pool import environment, launch
 from mgpp.compare.results import as_table, failures
 from mgpp.run import RunInterrupted, run
+from mgpp.run.reasons import reason_of
 from tests.run.test_resume import Killed, stop_with
 from tests.tiny import At
 
@@ -214,6 +216,31 @@ def test_the_plot_is_drawn_where_matplotlib_is_and_missed_without_noise(single, 
 
 # With processes that do train
 
+# In its sixth step the run asks for a pebibyte.
+STARVED = """
+import sys, torch
+from mgpp.compare import worker
+from tests.tiny import At
+run, starve = worker.run, At(5, lambda model: torch.empty(1 << 50, dtype=torch.uint8))
+worker.run = lambda config, **how: run(config, callbacks=[starve], **how)
+sys.exit(worker.main(sys.argv[1]))
+"""
+
+
+def test_a_real_cell_that_runs_out_of_memory_has_failed_and_goes_on_when_asked_again(single, pretending):
+    def starved(cell, environment, log):
+        if cell.name != "gmp-0.5-0":
+            return pretending(cell, environment, log)
+        job = json.dumps({"config": cell.config.to_dict(), "resume": cell.is_begun})
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen([sys.executable, "-c", STARVED, job], env={**os.environ, **environment}, **pipes)
+
+    results = compare(single, launch=starved)
+    (failed,) = failures(results)
+    assert failed.startswith("gmp-0.5-0: out of memory: lower --batch-size and raise --accumulate")
+    assert "the last good checkpoint is" in failed
+    assert [cell["status"] for cell in results["cells"]].count("finished") == 4
+
 
 def test_a_real_cell_is_the_run_of_its_config_and_goes_on_where_it_was_killed(gmp_alone, tmp_path):
     asked = replace(gmp_alone, sparsities=[0.75], teacher=AUTO)
@@ -261,3 +288,17 @@ def test_the_program_ends_with_code_1_where_a_cell_failed_and_says_why(single, t
     assert "failed" in done.stdout
     assert "losparse-0.75-0 failed: sparsity=0.75 leaves" in done.stderr
     assert (Path(tmp_path) / "out" / "cells" / "dense-0" / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        MemoryError("std::bad_alloc"),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: 1 bytes"),
+        OSError(12, "Cannot allocate memory"),
+    ],
+)
+def test_every_way_to_run_out_of_memory_is_called_that(error):
+    assert reason_of(error).startswith("out of memory: lower --batch-size")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from transformers import DataCollatorWithPadding
@@ -30,6 +31,16 @@ print(len(task.train), task.eval_rows)
 """
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert finished.stdout == "48 32\n", finished.stderr
+
+
+def test_what_is_written_does_not_depend_on_where_the_rows_came_from(config, tmp_path, monkeypatch):
+    run(config)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "empty")
+    fresh = replace(config, output=str(tmp_path / "fresh"))
+    run(fresh)
+    for name in ("tokenizer.json", "tokenizer_config.json", "model.safetensors"):
+        assert (Path(config.output) / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
+    assert json.loads((tmp_path / "fresh" / "tokenizer.json").read_text())["truncation"] is None
 
 
 def test_processes_that_load_change_nothing_over_several_epochs(config, tmp_path):

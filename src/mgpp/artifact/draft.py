@@ -4,8 +4,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from mgpp.disk import on_disk
 
 
 @contextmanager
@@ -21,22 +23,14 @@ def drafted(folder: Path, *, last: str) -> Iterator[Path]:
         yield draft
         files = sorted((path for path in draft.rglob("*") if path.is_file()), key=lambda path: path.name)
         for path in files:
-            _on_disk(path)
+            on_disk(path)
         for path in sorted(files, key=lambda path: path.name.startswith(last)):
             place = folder / path.relative_to(draft)
             place.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, place)
-        if os.name == "posix":  # elsewhere a folder cannot be opened
-            _on_disk(folder)
+        with suppress(OSError):  # all is in its place by now
+            on_disk(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         if not was_there and not any(folder.iterdir()):
             folder.rmdir()
-
-
-def _on_disk(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

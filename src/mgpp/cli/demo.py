@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from mgpp.cli.options import AsJson
 from mgpp.cli.progress import TrainingBar
+from mgpp.disk import alone
 from mgpp.run.demo import METHODS, prepare, run_one, sentence
 
 
@@ -24,14 +26,15 @@ def demo(
     """
     began = time.perf_counter()
     console = Console(stderr=True, highlight=False)
-    settings = prepare(output)
     results: dict[str, dict[str, Any]] = {}
-    for name in METHODS:
-        console.print(f"\n[bold]{name}[/bold]")
-        with TrainingBar(console) as bar:
-            results[name] = run_one(
-                name, settings, callbacks=[bar], tell=lambda line: console.print(line, markup=False, soft_wrap=True)
-            )
+    with alone(Path(output), "demo"):
+        settings = prepare(output)
+        for name in METHODS:
+            console.print(f"\n[bold]{name}[/bold]")
+            with TrainingBar(console) as bar:
+                results[name] = run_one(
+                    name, settings, callbacks=[bar], tell=lambda line: console.print(line, markup=False, soft_wrap=True)
+                )
     said = sentence(results)
     if as_json:
         typer.echo(json.dumps({"results": results, "sentence": said, "seconds": round(time.perf_counter() - began, 1)}))

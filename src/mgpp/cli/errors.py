@@ -3,6 +3,7 @@
 import sys
 
 from mgpp.run import RunInterrupted, RunStopped
+from mgpp.run.reasons import is_full_disk, is_out_of_memory, reason_of
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 LONGEST = 600  # characters of a line: a value may be a whole file
@@ -25,12 +26,16 @@ def _told(error: BaseException) -> tuple[int, str]:
         return INTERRUPTED, _one_line(str(error))
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return INTERRUPTED, "interrupted before the run began: nothing was written"
-    if isinstance(error, RunStopped):
+    if isinstance(error, RunStopped | FloatingPointError):
         return FAILED, _one_line(str(error))
+    if is_out_of_memory(error):
+        return FAILED, reason_of(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return BAD_INPUT, _one_line(f"{error.filename}: {error.strerror}")
     if isinstance(error, ValueError | OSError | ImportError):
         return BAD_INPUT, _one_line(str(error)) or type(error).__name__
+    if is_full_disk(error):
+        return FAILED, reason_of(error)
     return FAILED, f"{type(error).__name__}: {_one_line(str(error))} (this is not your fault: --debug shows where)"
 
 

@@ -1,22 +1,19 @@
 """A comparison from its grid to its files: what is finished stays, what was begun goes on, the rest is run."""
 
-import os
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mgpp.compare.grid import AUTO, Cell, Comparison
 from mgpp.compare.pool import Launch, Pool, launch
 from mgpp.compare.results import RESULTS_FILE, collect, write_results
+from mgpp.disk import alone
 from mgpp.notebook import ComparisonResult
 from mgpp.report.figures import write_figure
 from mgpp.run import RunInterrupted
 from mgpp.run.plan import make_plan
 
 Tell = Callable[[str], None]
-LOCK_FILE = ".lock"
 
 
 def compare(
@@ -119,30 +116,3 @@ def _teachable(comparison: Comparison, pruned: list[Cell], board: _Board) -> lis
         if not teacher.is_finished:
             board.ended(cell, f"its teacher {teacher.name} failed: {board.failed[teacher.name]}")
     return [cell for cell in waiting if cell.name not in board.failed]
-
-
-@contextmanager
-def alone(folder: Path, what: str) -> Iterator[None]:
-    """Two at work in one folder would run the same cells twice, over each other. The lock dies with its process.
-
-    What is refused while nothing but the lock has been written leaves no folder behind.
-    """
-    is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # no such lock on this system
-        yield
-        return
-    handle = os.open(folder / LOCK_FILE, os.O_CREAT | os.O_RDWR)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ValueError(f"another {what} is at work in {folder}: wait for it, or choose another folder") from None
-    except BaseException:
-        if is_new and [path.name for path in folder.iterdir()] == [LOCK_FILE]:
-            shutil.rmtree(folder)
-        raise
-    finally:
-        os.close(handle)

@@ -1,6 +1,5 @@
 """What came out: means and standard deviations over seeds, as JSON with everything and as a table to read."""
 
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mgpp.compare.grid import AUTO, DENSE, Cell, Comparison
+from mgpp.disk import write_whole
 from mgpp.run.folder import write_json
 
 RESULTS_FILE, TABLE_FILE = "results.json", "results.md"
@@ -119,6 +119,4 @@ def _how(results: Mapping[str, Any]) -> str:
 
 def write_results(results: dict[str, Any], folder: Path) -> None:
     write_json(folder / RESULTS_FILE, results)
-    draft = folder / f"{TABLE_FILE}.draft"
-    draft.write_text(as_markdown(results), encoding="utf-8")
-    os.replace(draft, folder / TABLE_FILE)
+    write_whole(folder / TABLE_FILE, as_markdown(results))

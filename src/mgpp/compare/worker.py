@@ -7,9 +7,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from mgpp.run import RunConfig, RunInterrupted, RunStopped, run
+from mgpp.run.reasons import reason_of
 
 INTERRUPTED = 130
 
@@ -48,8 +48,7 @@ def _stop_with_parent() -> None:
 
 def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())
-    known: tuple[Any, ...] = (RunStopped, ValueError, OSError, ImportError)
-    return text if isinstance(error, known) and text else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, RunStopped | ImportError) and text else reason_of(error)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Scores of a model on rows, and its sparsity as counted."""
 
+import math
 import tempfile
 from typing import Any
 
@@ -63,4 +64,11 @@ def scores(trainer: Trainer) -> dict[str, float]:
     found = {
         name.removeprefix("eval_"): value for name, value in trainer.evaluate().items() if name.startswith("eval_")
     }
-    return {name: value for name, value in found.items() if not name.endswith(_TIMINGS)}
+    told = {name: value for name, value in found.items() if not name.endswith(_TIMINGS)}
+    for name, value in told.items():
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"the {name} on the evaluation rows is {value}: look at the model's weights, at the rows and their "
+                "labels, or take another --precision"
+            )
+    return told

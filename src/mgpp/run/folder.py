@@ -1,5 +1,6 @@
 """A run's folder: what is in it when, so that nothing half-written ever looks finished.
 
+.lock               while a process is at work in it
 run.json            from the start: the config, and the metrics of the model as loaded
 checkpoints/        while it runs: checkpoint-N/ and records.jsonl; gone at the end
 .draft/             while the last files are written; they then move up, result.json last
@@ -10,12 +11,14 @@ tensorboard/        where the run is tracked with it
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from mgpp.disk import LOCK_FILE, alone, on_disk, require_free, write_whole
 from mgpp.run.config import RunConfig, differences
 from mgpp.trainer import RECORDS_FILE
 
@@ -24,6 +27,8 @@ RESULT_FILE = "result.json"
 TENSORBOARD_FOLDER = "tensorboard"
 # In every checkpoint, written after all the rest and in one move: a checkpoint without it was not finished.
 WHOLE_FILE = "whole.json"
+# What may lie in a folder that a run was about to take when it was killed.
+_FIRST_FILES = {LOCK_FILE, f"{RUN_FILE}.draft"}
 
 
 class RunFolder:
@@ -35,8 +40,34 @@ class RunFolder:
 
     # Before the run
 
+    def require_free(self) -> None:
+        """Refuse a folder in which another run is at work; changes nothing."""
+        require_free(self.path, "run")
+
+    @contextmanager
+    def taken(self, config: RunConfig, *, resume: bool, overwrite: bool) -> Iterator[list[str]]:
+        """The folder is this run's own; what an earlier run left there goes, unless it is resumed.
+
+        Gives the names of checkpoints that were being written when the resumed run stopped. They are gone.
+        """
+        self._is_new = not self.path.exists()
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(alone(self.path, "run"))
+            except OSError as error:
+                raise self._cannot_write(error) from error
+            self.check(config, resume=resume, overwrite=overwrite)  # another may have been here since it was asked
+            if resume:
+                yield self.remove_unfinished()
+            else:
+                self._begin(config)
+                yield []
+
+    def _cannot_write(self, error: OSError) -> OSError:
+        return OSError(f"cannot write to {self.path} ({error.strerror}): choose another folder")
+
     def check(self, config: RunConfig, *, resume: bool, overwrite: bool) -> None:
-        """Refuse a folder that this run may not write to; changes nothing."""
+        """Refuse a folder that this run may not write to; changes nothing, but for what a finished run was removing."""
         if resume and overwrite:
             raise ValueError("resume and overwrite contradict each other: give one of them")
         if self.path.exists() and not self.path.is_dir():
@@ -44,8 +75,8 @@ class RunFolder:
         if resume:
             self._check_same_run(config)
         elif self._holds_run() and not overwrite:
-            state = "a finished run" if (self.path / RESULT_FILE).exists() else "an unfinished run"
-            cure = "overwrite it (--overwrite)" if (self.path / RESULT_FILE).exists() else "go on with it (--resume)"
+            state = "a finished run" if self.is_finished else "an unfinished run"
+            cure = "overwrite it (--overwrite)" if self.is_finished else "go on with it (--resume)"
             raise ValueError(f"{self.path} holds {state}: {cure}, or choose another folder")
         elif not self._holds_run() and self._strangers():
             stranger = self._strangers()[0].name
@@ -54,7 +85,8 @@ class RunFolder:
     def _check_same_run(self, config: RunConfig) -> None:
         if not self._holds_run():
             raise ValueError(f"there is no run in {self.path} to resume: start one without --resume")
-        if (self.path / RESULT_FILE).exists():
+        if self.is_finished:
+            shutil.rmtree(self._draft, ignore_errors=True)
             raise ValueError(f"the run in {self.path} is finished, see {self.path / RESULT_FILE}: nothing to resume")
         different = differences(self.read()["config"], json.loads(json.dumps(config.to_dict())))
         if different:
@@ -63,29 +95,28 @@ class RunFolder:
                 "another folder"
             )
 
+    @property
+    def is_finished(self) -> bool:
+        return (self.path / RESULT_FILE).exists()
+
     def _holds_run(self) -> bool:
         return (self.path / RUN_FILE).exists()
 
     def _strangers(self) -> list[Path]:
-        return sorted(self.path.iterdir()) if self.path.is_dir() else []
+        found = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        return [path for path in found if path.name not in _FIRST_FILES]
 
     # While it runs
 
-    def open(self, config: RunConfig, *, resume: bool) -> None:
-        """Make the folder this run's own; what an earlier run left there goes, unless it is resumed."""
-        self._is_new = not self.path.exists()
-        if resume:
-            self.remove_unfinished()
-            return
+    def _begin(self, config: RunConfig) -> None:
         try:
             if self._holds_run():
                 self._remove_run()
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-            self.write({"config": config.to_dict()})
+            self.write({"config": config.to_dict()})  # first: a folder without it is nobody's
+            self.checkpoints.mkdir(exist_ok=True)
         except OSError as error:
-            if self.path.is_dir():
-                self.abandon()
-            raise OSError(f"cannot write to {self.path} ({error.strerror}): choose another folder") from error
+            self.abandon()
+            raise self._cannot_write(error) from error
 
     def read(self) -> dict[str, Any]:
         path = self.path / RUN_FILE
@@ -101,34 +132,41 @@ class RunFolder:
 
     def newest_checkpoint(self) -> Path | None:
         """The newest one that was written to its end."""
-        whole = [folder for folder in self._checkpoints() if (folder / WHOLE_FILE).is_file()]
-        return max(whole, key=step_of, default=None)
+        return max(whole_checkpoints(self.checkpoints), key=step_of, default=None)
 
-    def remove_unfinished(self) -> None:
-        """Give back the disk space of what was being written when a run stopped."""
+    def remove_unfinished(self) -> list[str]:
+        """Give back the disk space of what was being written, or removed, when a run stopped."""
         shutil.rmtree(self._draft, ignore_errors=True)
-        for folder in self._checkpoints():
-            if not (folder / WHOLE_FILE).is_file():
-                shutil.rmtree(folder, ignore_errors=True)
+        whole = whole_checkpoints(self.checkpoints)
+        cut_short = [folder for folder in _checkpoints(self.checkpoints) if folder not in whole]
+        for folder in cut_short:
+            shutil.rmtree(folder, ignore_errors=True)
+        newest = max(map(step_of, whole), default=0)
+        return sorted(folder.name for folder in cut_short if step_of(folder) > newest)
 
     def abandon(self) -> None:
         """After a failure: without a checkpoint there is nothing to keep, and the folder is as it was before."""
         self.remove_unfinished()
+        if self.is_finished:
+            return
         if self.newest_checkpoint() is None:
             self._remove_run()
             if self._is_new:
                 shutil.rmtree(self.path, ignore_errors=True)
 
-    def _checkpoints(self) -> list[Path]:
-        return list(self.checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*"))
-
     def _remove_run(self) -> None:
-        """Exactly what a run wrote; files that somebody put beside them stay."""
-        for name in (*_listed_in(self.path / RESULT_FILE), RESULT_FILE, RUN_FILE):
+        """Exactly what a run wrote; files that somebody put beside them stay. run.json goes last: should this be cut
+        short, the folder is still known for a run's."""
+        listed = self._draft / RESULT_FILE
+        if self.is_finished:  # from here on it is not, and what there is to remove is still known
+            self._draft.mkdir(exist_ok=True)
+            os.replace(self.path / RESULT_FILE, listed)
+        for name in _listed_in(listed):
             if (self.path / name).is_file():
                 (self.path / name).unlink()
-        for folder in (self.checkpoints, self._draft, self.path / TENSORBOARD_FOLDER):
+        for folder in (self.checkpoints, self.path / TENSORBOARD_FOLDER, self._draft):
             shutil.rmtree(folder, ignore_errors=True)
+        (self.path / RUN_FILE).unlink(missing_ok=True)
 
     # At its end
 
@@ -144,11 +182,16 @@ class RunFolder:
         result = {**result, "files": {file.name: file.stat().st_size for file in files}}
         write_json(self._draft / RESULT_FILE, result)
         for file in files:
+            on_disk(file)
+        for file in files:
             os.replace(file, self.path / file.name)
+        on_disk(self.path)
         os.replace(self._draft / RESULT_FILE, self.path / RESULT_FILE)
-        self._draft.rmdir()
-        if not keep_checkpoints:
-            shutil.rmtree(self.checkpoints)
+        with suppress(OSError):  # it is finished for every reader, whatever the disk says now
+            on_disk(self.path)
+            if not keep_checkpoints:
+                os.replace(self.checkpoints, self._draft / self.checkpoints.name)  # at once, for removing takes time
+        shutil.rmtree(self._draft, ignore_errors=True)
         return result
 
 
@@ -165,7 +208,7 @@ def _check_state(state: Any) -> None:
 
 
 def _listed_in(result: Path) -> list[str]:
-    """The files that a run's result lists, each by its last name: it may say anything, "../x" too.
+    """The files beside it that a run's result lists: by their last name, for it may say anything, "../x" too.
 
     A damaged one lists none: what it does not name is replaced by the next run's.
     """
@@ -176,7 +219,28 @@ def _listed_in(result: Path) -> list[str]:
     return sorted({Path(name).name for name in files}) if isinstance(files, dict) else []
 
 
+def whole_checkpoints(folder: Path) -> list[Path]:
+    return [path for path in _checkpoints(folder) if (path / WHOLE_FILE).is_file()]
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return list(folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"))
+
+
+def mark_whole(checkpoint: Path, told: dict[str, Any]) -> None:
+    """What has been written there is whole, and outlives a power cut."""
+    for file in checkpoint.iterdir():
+        on_disk(file)
+    on_disk(checkpoint.parent)
+    write_json(checkpoint / WHOLE_FILE, told)
+
+
+def keep_newest(folder: Path, count: int) -> None:
+    """Remove all but `count` of the checkpoints that are whole, each one's mark first: half of one is none."""
+    for checkpoint in sorted(whole_checkpoints(folder), key=step_of)[:-count]:
+        (checkpoint / WHOLE_FILE).unlink()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(draft, path)
+    write_whole(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -102,7 +102,7 @@ def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
             logging_steps=config.logging_steps,
             logging_nan_inf_filter=False,
             save_steps=config.save_steps,
-            save_total_limit=2,  # not 1: the older one is removed while the newer is not yet whole
+            save_total_limit=None,  # Checkpoints keeps two; the Trainer would remove one before the next is whole
             report_to=list(_trackers(config)),
             disable_tqdm=True,
         )

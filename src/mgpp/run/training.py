@@ -1,16 +1,15 @@
 """One run, from a config to a folder: check everything, train, score, write."""
 
-import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 
+from mgpp.finite import first_broken
 from mgpp.layers import merge_
 from mgpp.notebook import RunResult
 from mgpp.pruner import prepare
@@ -19,6 +18,7 @@ from mgpp.run.config import RunConfig
 from mgpp.run.evaluation import scores
 from mgpp.run.folder import TENSORBOARD_FOLDER, RunFolder, step_of
 from mgpp.run.plan import Plan, make_plan
+from mgpp.run.reasons import reason_of
 from mgpp.run.result import count_zeros, provenance, sparsity_of
 from mgpp.run.teacher import describe_teacher, load_teacher
 from mgpp.run.trainers import make_trainer, order_of
@@ -48,15 +48,18 @@ def run(
 ) -> RunResult:
     """Train, prune and score as `config` says; returns what `result.json` holds.
 
-    Bad input raises ValueError, OSError or ImportError before anything is written. From then on whatever goes wrong is
-    a RunStopped, and the newest whole checkpoint stands. `tell` gets lines for a person.
+    Bad input raises ValueError, OSError or ImportError before anything is written, and so does a folder in which
+    another run is at work. From then on whatever goes wrong is a RunStopped, and the newest whole checkpoint stands.
+    `tell` gets lines for a person.
     """
     _require_one_process()
     folder = RunFolder(config.output)
+    folder.require_free()
     folder.check(config, resume=resume, overwrite=overwrite)
     plan = make_plan(config, folder.checkpoints)
     set_seed(config.seed)  # a fresh head is random
     model = plan.task.load_model()
+    _require_finite(model, config)
     teacher = None if plan.teacher is None else load_teacher(plan.teacher, plan.task, model, config)
     targets = _targets(model, config)
     loaded = sparsity_of(targets)
@@ -64,8 +67,9 @@ def run(
         prepare(model, config.method, include=config.include, exclude=config.exclude)
     for line in (*plan.task.notes, *_outline(plan, loaded)):
         tell(line)
-    folder.open(config, resume=resume)
-    with _stops_cleanly(folder):
+    with folder.taken(config, resume=resume, overwrite=overwrite) as cut_short, _stops_cleanly(folder):
+        for name in cut_short:
+            tell(f"{name} was not finished when the run stopped: it is removed")
         resume_from = folder.newest_checkpoint()
         pruning, watch = _pruning(plan), Checkpoints(resume_from)
         trainer = _trainer(plan, model, [pruning, watch, *callbacks], teacher, on_wait=watch.wait)
@@ -95,6 +99,12 @@ def _require_one_process() -> None:
             f"a run is one process and a launcher has started {processes}: leave the launcher out, or give "
             "mgpp.PruningCallback to a Trainer of your own (docs/scale.md)"
         )
+
+
+def _require_finite(model: nn.Module, config: RunConfig) -> None:
+    broken = first_broken(model)
+    if broken is not None:
+        raise ValueError(f"{config.model}: {broken} has numbers that are not finite: take an earlier checkpoint of it")
 
 
 def describe(metrics: Mapping[str, float]) -> str:
@@ -212,11 +222,21 @@ def _saver(
         zeros = count_zeros(targets)  # merging fills them in
         merge_(model)
         model.save_pretrained(draft)
-        plan.task.tokenizer.save_pretrained(draft)
+        _save_tokenizer(plan, draft)
         sizes = {name: weight.numel() for name, weight in targets.items()}
         write_card(draft, result, plan.task, zeros=zeros, sizes=sizes)
 
     return save
+
+
+def _save_tokenizer(plan: Plan, draft: Path) -> None:
+    tokenizer = plan.task.tokenizer
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        # How it last cut and padded would be written with it: nothing, where the rows came tokenized from a cache.
+        backend.no_truncation()
+        backend.no_padding()
+    tokenizer.save_pretrained(draft)
 
 
 @contextmanager
@@ -228,25 +248,13 @@ def _stops_cleanly(folder: RunFolder) -> Iterator[None]:
         raise RunInterrupted(f"interrupted; {_way_on(folder)}") from None
     except Exception as error:
         folder.abandon()
-        raise RunStopped(f"{_reason(error)}; {_way_on(folder)}") from error
+        raise RunStopped(f"{reason_of(error)}; {_way_on(folder)}") from error
 
 
 def _way_on(folder: RunFolder) -> str:
+    if folder.is_finished:
+        return f"the run in {folder.path} is finished all the same"
     checkpoint = folder.newest_checkpoint()
     if checkpoint is None:
         return "no checkpoint had been written yet, so nothing is left of this run (--save-steps writes them sooner)"
     return f"the last good checkpoint is {checkpoint}: the same command with --resume goes on from there"
-
-
-def _reason(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    # safetensors and torch.save do not raise the OSError that they met.
-    if getattr(error, "errno", None) == errno.ENOSPC or any(
-        sign in text for sign in ("No space left", "os error 28", "PytorchStreamWriter", "inline_container")
-    ):
-        return f"the disk is full: free some space ({text[:200]})"
-    if isinstance(error, torch.OutOfMemoryError):
-        return f"out of memory: lower --batch-size and raise --accumulate ({text[:200]})"
-    if isinstance(error, FloatingPointError | ValueError | OSError):
-        return text
-    return f"{type(error).__name__}: {text[:400]}"

@@ -12,13 +12,17 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from mgpp import records
-from mgpp.run.folder import WHOLE_FILE, write_json
+from mgpp.disk import on_disk
+from mgpp.finite import CURE, Skips, require_finite
+from mgpp.run.folder import WHOLE_FILE, keep_newest, mark_whole
 from mgpp.trainer import RECORDS_FILE, is_reproducible
+
+KEPT = 2  # checkpoints; the older one for a disk that loses the newer
 
 
 class Checkpoints(TrainerCallback):
-    """Marks each checkpoint as whole, and counts the seconds over all the sessions of a run: of training, and of those
-    how many it waited for data.
+    """Marks each checkpoint as whole, keeps the newest, and counts the seconds over all the sessions of a run: of
+    training, and of those how many it waited for data.
 
     The last step gets none: the finished model follows at once, and a Trainer resumed there would take a step more.
     """
@@ -54,8 +58,11 @@ class Checkpoints(TrainerCallback):
             control.should_save = False
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-        write_json(folder / WHOLE_FILE, {"step": state.global_step, "seconds": self.seconds, "waited": self.waited})
+        folder = Path(str(args.output_dir))
+        on_disk(folder / RECORDS_FILE)  # a resumed run writes only those that come after the checkpoint
+        told = {"step": state.global_step, "seconds": self.seconds, "waited": self.waited}
+        mark_whole(folder / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}", told)
+        keep_newest(folder, KEPT)
 
 
 def _times_in(marker: Path) -> tuple[float, float]:
@@ -72,12 +79,13 @@ class Dense(TrainerCallback):
 
     def __init__(self) -> None:
         self._records: Path | None = None
-        self._step = 0
+        self._step = self._taken = 0
+        self._skips = Skips()
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._step = state.global_step
+        self._step = self._taken = state.global_step
         self._records = Path(str(args.output_dir)) / RECORDS_FILE
         if state.global_step > 0:
             records.rewind(self._records, state.global_step)
@@ -89,6 +97,9 @@ class Dense(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._step = state.global_step
+        self._skips.count(self._taken)
+        if control.should_save:
+            require_finite(kwargs["model"], self._step)
 
     def on_log(
         self,
@@ -114,5 +125,6 @@ class Dense(TrainerCallback):
         if not math.isfinite(largest):
             raise FloatingPointError(
                 f"the gradient of step {self._step + 1} is {largest}: the step is refused and the weights are as step "
-                f"{self._step} left them; lower the learning rate, clip the gradient, or look at the batch"
+                f"{self._step} left them; {CURE}"
             )
+        self._taken += 1

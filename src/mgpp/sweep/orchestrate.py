@@ -3,8 +3,8 @@
 import itertools
 from typing import Any
 
-from mgpp.compare.orchestrate import alone
 from mgpp.compare.pool import Launch, Pool
+from mgpp.disk import alone
 from mgpp.run import RunInterrupted
 from mgpp.run.plan import Plan, make_plan
 from mgpp.sweep.board import Board, Search, Tell

@@ -1,11 +1,10 @@
 """What a sweep found: every trial as JSON, a table to read, and the best one's settings as a preset."""
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+from mgpp.disk import write_whole
 from mgpp.presets.write import to_toml
 from mgpp.run.folder import write_json
 from mgpp.sweep.grid import Sweep
@@ -80,8 +79,8 @@ def write_results(results: dict[str, Any], asked: Sweep, *, examples: int | None
     folder, best = asked.folder, results["best"]
     results = {**results, "best_file": None if best is None else str(folder / BEST_FILE)}
     if best is not None:
-        _write(folder / BEST_FILE, _preset(results, asked, examples))
-    _write(folder / TABLE_FILE, as_markdown(results))
+        write_whole(folder / BEST_FILE, _preset(results, asked, examples))
+    write_whole(folder / TABLE_FILE, as_markdown(results))
     write_json(folder / RESULTS_FILE, results)
     return results
 
@@ -110,9 +109,3 @@ def as_markdown(results: Mapping[str, Any]) -> str:
     if reasons:
         parts.append("\n".join(reasons))
     return "\n\n".join(parts) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)

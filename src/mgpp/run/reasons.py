@@ -1,0 +1,32 @@
+"""Why a run did not reach its end, in one line with its cure."""
+
+import errno
+
+import torch
+
+# safetensors and torch.save do not raise the OSError that they met.
+_FULL = ("No space left", "os error 28", "PytorchStreamWriter", "inline_container", "iostream error")
+_NO_MEMORY = ("DefaultCPUAllocator", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "Cannot allocate memory")
+
+
+def reason_of(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    if is_full_disk(error):
+        return f"the disk is full: free some space ({text[:200]})"
+    if is_out_of_memory(error):
+        return f"out of memory: lower --batch-size and raise --accumulate ({text[:200] or type(error).__name__})"
+    if isinstance(error, FloatingPointError | ValueError | OSError):
+        return text
+    return f"{type(error).__name__}: {text[:400]}"
+
+
+def is_full_disk(error: BaseException) -> bool:
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    return full or any(sign in str(error) for sign in _FULL)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """A GPU's memory or the machine's; on a CPU torch raises a plain RuntimeError."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError | OSError) and any(sign in str(error) for sign in _NO_MEMORY)

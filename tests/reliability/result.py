@@ -1,0 +1,25 @@
+"""What a check of this room found, with all that it depends on, printed and added to a file of results."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mgpp.run.result import provenance
+
+
+def report(what: str, rows: list[dict[str, Any]], output: Path | None, **more: Any) -> None:
+    module = Path(sys.argv[0]).stem
+    result = {
+        "what": what,
+        "command": " ".join(["python", "-m", f"tests.reliability.{module}", *sys.argv[1:]]),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **provenance(),
+        **more,
+        "rows": rows,
+    }
+    print(json.dumps(result, indent=1))
+    if output is not None:
+        earlier = json.loads(output.read_text(encoding="utf-8")) if output.exists() else []
+        output.write_text(json.dumps([*earlier, result], indent=1) + "\n", encoding="utf-8")
