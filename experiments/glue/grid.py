@@ -49,6 +49,8 @@ TRIED = {
     "score |θ|·v̂^¼": {**FREE, "method": "tried", "form": "power", "power": 0.5, "strength": 0.0},
     "score |θ|·v̂^⅜": {**FREE, "method": "tried", "form": "power", "power": 0.75, "strength": 0.0},
     "score |θ|·v̂^⅝": {**FREE, "method": "tried", "form": "power", "power": 1.25, "strength": 0.0},
+    "levelled by matrix, half": {**FREE, "method": "tried", "form": "levelled", "power": 0.5, "strength": 0.0},
+    "levelled by matrix": {**FREE, "method": "tried", "form": "levelled", "power": 1.0, "strength": 0.0},
     "posterior, n": {**FREE, "method": "tried", "form": "posterior", "examples": 1.0, "strength": 0.0},
     "posterior, 32n": {**FREE, "method": "tried", "form": "posterior", "examples": 32.0, "strength": 0.0},
     "posterior, 1000n": {**FREE, "method": "tried", "form": "posterior", "examples": 1000.0, "strength": 0.0},
@@ -62,6 +64,11 @@ TRIED = {
     "strength 0.001": {**FREE, "strength": 0.001},
     "strength 1": {**FREE, "strength": 1.0},
     "coupled": {**FREE, "decoupled": False, "strength": 0.01},
+    "slab 0.01": {**FREE, "strength": 0.01, "slab_var": 0.01},
+    "slab 1": {**FREE, "strength": 0.01, "slab_var": 1.0},
+    "λ 1e-4": {**FREE, "strength": 0.01, "slab_prob": 1e-4},
+    "λ 1e-12": {**FREE, "strength": 0.01, "slab_prob": 1e-12},
+    "Movement from 0.3": {"method": "movement", "start": 0.3},
 }
 
 

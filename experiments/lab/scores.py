@@ -8,7 +8,7 @@ from torch import Tensor
 from mgpp.methods import METHODS
 from mgpp.methods.magnitude import Curvature
 from mgpp.methods.mgpp import MGPP
-from mgpp.methods.recipe import Recipe
+from mgpp.methods.recipe import Recipe, Step
 from mgpp.methods.times import Run
 
 
@@ -22,6 +22,22 @@ class Power(Curvature):
     def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor:
         v, correction = beside
         return weight.abs() * (v / correction.to(v.device)).pow_(self.power / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Levelled(Curvature):
+    """|θ|·√v̂ over the mean of v̂ in the weight's own matrix to the power a/2: at a = 1 no matrix counts for more because
+    its gradients are larger."""
+
+    power: float
+    kernel = None
+
+    def beside(self, step: Step) -> list[tuple[Tensor, ...]]:
+        return [(v, correction, v.mean().clamp_(min=1e-30)) for v, correction in super().beside(step)]
+
+    def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor:
+        v, correction, level = beside
+        return weight.abs() * (v / correction.to(v.device)).sqrt_() / level.pow(self.power / 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +60,18 @@ class Posterior(Curvature):
 class Tried(MGPP):
     """MGPP with one of these scores."""
 
-    form: Literal["power", "posterior"] = "power"
+    form: Literal["power", "levelled", "posterior"] = "power"
     power: float = 1.0
     examples: float = 1.0  # times the number of training examples
 
     def recipe(self, run: Run) -> Recipe:
         assert run.train_size is not None
-        score = (
-            Power(power=self.power)
-            if self.form == "power"
-            else Posterior(examples=self.examples * run.train_size, slab_var=self.slab_var)
-        )
-        return replace(super().recipe(run), score=score)
+        scores = {
+            "power": Power(power=self.power),
+            "levelled": Levelled(power=self.power),
+            "posterior": Posterior(examples=self.examples * run.train_size, slab_var=self.slab_var),
+        }
+        return replace(super().recipe(run), score=scores[self.form])
 
 
 METHODS["tried"] = Tried  # type: ignore[assignment]

@@ -22,6 +22,7 @@ from mgpp.run.result import provenance
 
 STACKING = ("minilm", "mpnet-base")  # whose families stack.py knows
 ALONE = ("losparse", "obert")  # it changes layers; it takes gradients of its own
+SLOW = ("tried", "movement", "soft_movement")  # would hold up the others
 
 
 def key_of(cell: dict[str, Any]) -> str:
@@ -56,8 +57,10 @@ def stacks_of(cells: list[dict[str, Any]], most: int) -> list[list[dict[str, Any
     open_ones: dict[str, list[dict[str, Any]]] = {}
     stacks = []
     for cell in cells:
-        alike = key_of({key: cell.get(key) for key in ("model", "task", "epochs", "batch", "held_out", "rows")})
-        if cell["model"] not in STACKING or (cell["method"] or {}).get("method") in ALONE:
+        method = (cell["method"] or {}).get("method")
+        shared = {key: cell.get(key) for key in ("model", "task", "epochs", "batch", "held_out", "rows")}
+        alike = key_of({**shared, "slow": method in SLOW})
+        if cell["model"] not in STACKING or method in ALONE:
             stacks.append([cell])
             continue
         if alike not in open_ones or len(open_ones[alike]) == most:

@@ -81,6 +81,7 @@ def test_cells_are_trained_together_and_pruned_exactly(room):
         cell("mgpp", {"method": "mgpp", **ramp}),
         cell("platon", {"method": "platon", **ramp}, teacher=teacher),
         cell("posterior", {"method": "tried", "form": "posterior", **ramp}),
+        cell("levelled", {"method": "tried", "form": "levelled", **ramp}),
     ]
     results = train(cells, **room)
     dense, exact, *others = [result["sparsity"] for result in results]
@@ -112,5 +113,6 @@ def test_what_is_alike_goes_together_and_what_cannot_goes_alone():
         cell("b", {"method": "losparse"}),
         cell("c", {"method": "gmp"}),
         cell("d", None, epochs=3),
+        cell("e", {"method": "movement"}),
     ]
-    assert [[one["name"] for one in stack] for stack in stacks_of(cells, most=8)] == [["a", "c"], ["b"], ["d"]]
+    assert [[one["name"] for one in stack] for stack in stacks_of(cells, most=8)] == [["a", "c"], ["b"], ["d"], ["e"]]
