@@ -76,8 +76,19 @@ def lines_of(name: str) -> list[dict[str, Any]]:
 
 def candidates() -> str:
     """Of each method on STS-B at 90% the best of its candidates, and its others."""
+    return _on_stsb(lambda name: name not in VARIATIONS, ["", "best Pearson", "with", "the other candidates"])
+
+
+def variations() -> str:
+    """The same for what was changed in one of them."""
+    return _on_stsb(lambda name: name in VARIATIONS, ["", "Pearson", "with"])
+
+
+def _on_stsb(wanted: Callable[[str], bool], head: list[str]) -> str:
     found: dict[str, list[tuple[float, str]]] = {}
-    lines = [line for line in lines_of("minilm-choose") if line["cell"]["task"] == "stsb"]
+    lines = [
+        line for line in lines_of("minilm-choose") if line["cell"]["task"] == "stsb" and wanted(line["cell"]["name"])
+    ]
     for line in lines:
         cell, score = line["cell"], line["metrics"]["held_out"][line["metric"]]
         own = [f"{key} {(cell['method'] or {})[key]:g}" for key in KNOBS if key in (cell["method"] or {})]
@@ -87,12 +98,16 @@ def candidates() -> str:
         for name, each in sorted(found.items(), key=lambda item: -max(item[1])[0])
     ]
     command = "python experiments/lab/work.py CELLS experiments/glue/results/minilm-choose.jsonl"
-    return markdown(["", "best Pearson", "with", "the other candidates"], rows, made_by(command, lines[0]))
+    return markdown(head, [row[: len(head)] for row in rows], made_by(command, lines[0]))
 
 
+VARIATIONS = (
+    "ramp to 0.5", "ramp to 0.85", "ramp from 0", "mask held after the ramp", "first cut at 30%", "spike 1e-7",
+    "spike 1e-11", "strength 0.001", "strength 1", "coupled",
+)  # fmt: skip
 KNOBS = ("strength", "weight", "beta2", "score_penalty", "spike_var_start")
 MAKERS: dict[str, Callable[[], str]] = {
-    "levels": levels, "squad": squad, "upstream": upstream, "candidates": candidates,
+    "levels": levels, "squad": squad, "upstream": upstream, "candidates": candidates, "variations": variations,
 }  # fmt: skip
 
 
