@@ -257,7 +257,7 @@ def toml_of(value: object) -> str:
         ("sparsity", -0.1, r"sparsity=-0\.1"),
         ("sparsity", float("nan"), "sparsity=nan"),
         ("sparsity", 1, "sparsity=1"),
-        ("sparsity", "lots", "wrong type"),
+        ("sparsity", "lots", "is no number"),
         ("initial_sparsity", 0.8, r"initial_sparsity=0\.8"),
         ("start", -1, "start=-1"),
         ("start", 1.5, r"start=1\.5"),

@@ -70,6 +70,21 @@ def test_finished_cells_are_never_run_again_and_more_may_be_asked(single, gmp_al
     assert pretending.begun == ["gmp-0.25-0"]
 
 
+def test_runs_that_were_not_asked_for_again_are_named(single, gmp_alone, pretending):
+    compare(single, launch=pretending)
+    told: list[str] = []
+    compare(gmp_alone, launch=pretending, tell=told.append)
+    assert "2 more runs in cells, platon-0.5-0 among them, were not asked for: the table leaves them out" in told
+
+
+def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(single, pretending, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "results.md").write_text("mine")
+    with pytest.raises(ValueError, match=r"no comparison's, results.md among them"):
+        compare(single, launch=pretending)
+    assert (tmp_path / "out" / "results.md").read_text() == "mine"
+
+
 def test_another_config_is_refused_with_the_difference_and_nothing_is_run(single, pretending):
     compare(single, launch=pretending)
     pretending.begun.clear()

@@ -176,7 +176,7 @@ def test_a_file_that_is_not_there_is_told_how_to_make():
         ('data = "d"', "include = [1]", r"include = \[1\]: it must be a list of texts"),
         ('data = "d"', 'task = "poetry"', r"task='poetry' is not one of text"),
         ("slab_var = 0.1", "slap_var = 0.1", r"mgpp has no setting slap_var: it has sparsity"),
-        ("slab_var = 0.1", 'slab_var = "wide"', r"wrong type"),
+        ("slab_var = 0.1", 'slab_var = "wide"', r"is no number"),
         ("start = 20", 'start = "soon"', r"start='soon': a time is steps"),
         ('method = "mgpp"', 'method = "magic"', r"method='magic' is not one of mgpp"),
         ('[sparsity."0.8"]', '[sparsity."much"]', r"the name is a sparsity"),

@@ -225,11 +225,22 @@ def test_settings_that_contradict_each_other_are_refused(change, told, to):
 
 def test_a_folder_with_something_in_it_is_replaced_only_when_asked(to, pruned, tmp_path):
     export(to(values="bf16"))
-    with pytest.raises(ValueError, match="is not empty"):
+    with pytest.raises(ValueError, match="holds an export: replace it"):
         export(to())
     assert export(to(overwrite=True))["exact"]
+    with pytest.raises(ValueError, match=r"holds an export in another format \(sparse\)"):
+        export(to(format="checkpoint", overwrite=True))
     with pytest.raises(ValueError, match="is the model's own folder"):
         export(to(output=str(pruned), overwrite=True))
+
+
+def test_files_that_are_no_exports_are_never_replaced(to, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "README.md").write_text("my notes")
+    with pytest.raises(ValueError, match="holds files that are no export's"):
+        export(to(output=str(mine), overwrite=True))
+    assert [path.read_text() for path in mine.iterdir()] == ["my notes"]
 
 
 def test_a_model_that_is_not_there_is_named(to, tmp_path):
@@ -273,7 +284,7 @@ class Hub:
 def test_a_push_uploads_what_was_exported_and_nothing_else(to, tmp_path, monkeypatch):
     asked = Hub()
     monkeypatch.setattr(hub, "HfApi", lambda: asked)
-    (tmp_path / "out").mkdir()
+    export(to())
     (tmp_path / "out" / "private.txt").write_text("mine")
     result = export(to(push="me/model", private=True, overwrite=True))
     assert result["url"] == "https://hub/me/model"

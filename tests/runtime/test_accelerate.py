@@ -114,6 +114,13 @@ def test_if_no_layer_wins_a_warning_says_so(monkeypatch):
         assert sparse_names(mgpp.accelerate(bert())) == []
 
 
+def test_a_second_time_nothing_is_left_to_do_and_nothing_is_said(recwarn):
+    model = mgpp.accelerate(bert(), least_gain=0)
+    names = sparse_names(model)
+    assert sparse_names(mgpp.accelerate(model, least_gain=0)) == names
+    assert not [warning for warning in recwarn if "dense" in str(warning.message)]
+
+
 def test_a_model_that_is_not_pruned_is_refused():
     with pytest.raises(ValueError, match="no Linear layer of BertForSequenceClassification has 25% zeros"):
         mgpp.accelerate(BertForSequenceClassification(BertConfig(**SMALL)))

@@ -162,7 +162,7 @@ def test_a_corpus_may_be_plain_text(tiny_bert, tmp_path):
         (documents(3), {"max_length": 128}, "train holds less text than one block of max_length=128 tokens"),
         (documents(3), {"max_length": 128, "stream": True}, "holds less text than one block of max_length=128 tokens"),
         (documents(20), {"batch_size": 64}, r"\d+ training rows do not fill one batch of 64: lower --batch-size"),
-        (documents(20), {"max_length": 512}, "max_length=512 is more than the 128 tokens the model can read"),
+        (documents(20), {"max_length": 512}, "max_length=512 is more than the 128 tokens that the model"),
         (documents(20), {"task": "clm"}, "is a bert, which sees the words it should predict: use --task mlm"),
         (documents(20), {"stream": True, "max_steps": None}, "a stream has no end: give --max-steps"),
         (documents(20), {"stream": True, "method": mgpp.OBERT(sparsity=0.5)}, "a stream has none: leave --stream out"),

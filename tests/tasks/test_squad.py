@@ -53,7 +53,7 @@ def test_windows_are_counted_and_an_oracle_answers_all_of_them(tiny_bert, tmp_pa
 
 def test_the_default_length_is_squads(tiny_bert, tmp_path):
     data = write_jsonl(tmp_path / "rows.jsonl", questions(4))
-    with pytest.raises(ValueError, match="max_length=384 is more than the 128 tokens the model can read"):
+    with pytest.raises(ValueError, match="max_length=384 is more than the 128 tokens that the model"):
         training_task("squad", str(tiny_bert), Source(data=str(data)), seed=0)
 
 

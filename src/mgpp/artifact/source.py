@@ -29,6 +29,8 @@ def load_any(model: str, *, trust_remote_code: bool = False) -> PreTrainedModel:
         raise FileNotFoundError(f"{model} is no model folder: give one with config.json and weights, or a hub id")
     if is_sparse(model):
         return load_sparse(model)  # type: ignore[return-value]
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise ValueError(f"{model} holds no config.json, so no model: a run that has not ended goes on with --resume")
     try:
         return _from_pretrained(model, trust_remote_code=trust_remote_code)
     except ValueError as error:

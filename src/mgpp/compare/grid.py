@@ -13,6 +13,7 @@ from mgpp.run.folder import RESULT_FILE, RUN_FILE, RunFolder
 
 DENSE = "dense"
 AUTO = "auto"
+CELLS = "cells"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +109,7 @@ class Comparison:
         return Cell(method=method, sparsity=sparsity, seed=seed, config=config)
 
     def _folder_of(self, method: str | None, sparsity: float, seed: int) -> Path:
-        return self.folder / "cells" / cell_name(method, sparsity, seed)
+        return self.folder / CELLS / cell_name(method, sparsity, seed)
 
 
 def cell_name(method: str | None, sparsity: float, seed: int) -> str:

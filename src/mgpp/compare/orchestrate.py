@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mgpp.compare.grid import AUTO, Cell, Comparison
+from mgpp.compare.grid import AUTO, CELLS, Cell, Comparison
 from mgpp.compare.pool import Launch, Pool, launch
 from mgpp.compare.results import RESULTS_FILE, collect, write_results
-from mgpp.disk import alone
+from mgpp.disk import LOCK_FILE, alone
 from mgpp.notebook import ComparisonResult
 from mgpp.report.figures import write_figure
 from mgpp.run import RunInterrupted
@@ -29,6 +29,7 @@ def compare(
     that fails is marked with its reason, and the others go on.
     """
     dense, pruned = comparison.dense(), comparison.pruned()
+    _require_own(comparison.folder)
     for cell in (*dense, *pruned):
         cell.check()
     pool = Pool(workers, comparison.folder / "logs", launch=launch)
@@ -51,6 +52,17 @@ def compare(
         if board.finished:
             _plot(comparison.folder, tell)
         return ComparisonResult(results)
+
+
+def _require_own(folder: Path) -> None:
+    """Its files have plain names, which another's may have, too."""
+    if not folder.is_dir() or (folder / CELLS).is_dir():
+        return
+    strangers = sorted(path.name for path in folder.iterdir() if path.name not in ("logs", LOCK_FILE))
+    if strangers:
+        raise ValueError(
+            f"{folder} holds files that are no comparison's, {strangers[0]} among them: choose another folder"
+        )
 
 
 def _plot(folder: Path, tell: Tell) -> None:
@@ -86,6 +98,13 @@ class _Board:
         more = f", {self._done} are finished already" if self._done else ""
         more += f", {begun} were begun and go on" if begun else ""
         self._tell(f"{len(self._cells)} runs{more}")
+        asked = {cell.name for cell in self._cells}
+        others = [path.name for path in (self._comparison.folder / CELLS).glob("*") if path.name not in asked]
+        if others:
+            self._tell(
+                f"{len(others)} more runs in {CELLS}, {min(others)} among them, were not asked for: the table leaves "
+                "them out"
+            )
 
     def ended(self, cell: Cell, reason: str | None) -> None:
         self._done += 1

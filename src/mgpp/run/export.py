@@ -19,7 +19,7 @@ from mgpp.artifact.source import copy_companions, load_any
 from mgpp.artifact.verify import verify
 from mgpp.layers import merge_
 from mgpp.run.card import CARD_FILE
-from mgpp.run.export_card import make_export_card
+from mgpp.run.export_card import exported_in, make_export_card
 from mgpp.run.result import count_zeros, provenance
 from mgpp.targets import find_targets
 
@@ -109,10 +109,14 @@ def _check_folder(config: ExportConfig) -> None:
     folder, source = config.folder, Path(config.model).expanduser()
     if folder.exists() and source.exists() and folder.samefile(source):
         raise ValueError(f"{folder} is the model's own folder: choose another for the output")
-    if folder.is_dir() and any(folder.iterdir()) and not config.overwrite:
-        raise ValueError(
-            f"{folder} is not empty: replace what is exported there (--overwrite), or choose another folder"
-        )
+    if not (folder.is_dir() and any(folder.iterdir())):
+        return
+    there = exported_in(folder)
+    if there != config.format:
+        what = "files that are no export's" if there is None else f"an export in another format ({there})"
+        raise ValueError(f"{folder} holds {what}: choose another folder")
+    if not config.overwrite:
+        raise ValueError(f"{folder} holds an export: replace it (--overwrite), or choose another folder")
 
 
 def _sparse(model: PreTrainedModel, draft: Path, config: ExportConfig) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from mgpp.run.card import license_in, read_card, read_front_matter
-from mgpp.run.folder import RESULT_FILE
+from mgpp.run.folder import RESULT_FILE, RUN_FILE
 
 # Sections of a card of mgpp's that stay true of what is exported from its folder.
 KEPT = ("Training", "Method")
@@ -31,6 +31,15 @@ def make_export_card(model: str, result: Mapping[str, Any]) -> str:
         _layers(result),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def exported_in(folder: Path) -> str | None:
+    """The format of the export that lies in a folder, as its card tells; None where none does."""
+    metadata = read_front_matter(read_card(str(folder)))
+    if "mgpp" not in _tags(metadata) or (folder / RUN_FILE).exists():
+        return None
+    formats = {library: name for name, library in _LIBRARY.items()}
+    return formats.get(str(metadata.get("library_name")))
 
 
 def _run_of(model: str) -> dict[str, Any] | None:

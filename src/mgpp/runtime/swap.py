@@ -29,6 +29,8 @@ def accelerate(model: nn.Module, *, tokens: int = 128, least_gain: float = 1.1, 
         raise ValueError(f"tokens={tokens}: at least 1")
     way = active(path)
     pruned = {name: layer for name, layer in _replaceable(model).items() if _density(layer) <= DENSEST}
+    if not pruned and is_accelerated(model):
+        return model
     if not pruned:
         least = f"{1 - DENSEST:.0%}"
         raise ValueError(f"no Linear layer of {type(model).__name__} has {least} zeros or more: prune the model first")
@@ -41,7 +43,7 @@ def accelerate(model: nn.Module, *, tokens: int = 128, least_gain: float = 1.1, 
         sparse = made[id(layer)]
         if sparse is not None:
             model.set_submodule(name, sparse)
-    if not any(made.values()):
+    if not is_accelerated(model):
         warnings.warn(f"no layer of {type(model).__name__} is faster sparse, so all stay dense: {way}", stacklevel=2)
     return model
 
@@ -92,6 +94,10 @@ def _sparse(layer: nn.Linear | Conv1D, way: Path, *, tokens: int, least_gain: fl
         return None
     sparse = SparseLinear.replacing(layer, path=way.name)
     return sparse if least_gain <= 0 or gain(layer, sparse, tokens=tokens) >= least_gain else None
+
+
+def is_accelerated(model: nn.Module) -> bool:
+    return any(isinstance(layer, SparseLinear) for layer in model.modules())
 
 
 def _replaceable(model: nn.Module) -> dict[str, nn.Linear | Conv1D]:

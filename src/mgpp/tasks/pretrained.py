@@ -60,7 +60,10 @@ class Pretrained:
         positions = getattr(self.config, "max_position_embeddings", None) or max_length
         limit = min(self.tokenizer.model_max_length, positions)
         if max_length > limit:
-            raise ValueError(f"max_length={max_length} is more than the {limit} tokens the model can read: lower it")
+            raise ValueError(
+                f"max_length={max_length} is more than the {limit} tokens that the model and its tokenizer can read: "
+                f"give --max-length {limit}, or less"
+            )
 
     def load_classifier(self, space: LabelSpace, *, new_head: bool = False) -> PreTrainedModel:
         """With a head for the classes of `space`, or for one number."""
