@@ -80,6 +80,7 @@ class Forked:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.close()
+        self._server.terminate()  # a process that was forked meanwhile may hold the pipe open, and no end would come
         self._server.wait()
         self._server.stdout.close()
         self._folder.cleanup()
