@@ -171,7 +171,7 @@ def test_a_length_that_the_model_cannot_read_is_refused_before_training(mine, pr
     text = (tmp_path / "mine.toml").read_text().replace("epochs = 2", "epochs = 2\nmax_length = 512")
     (tmp_path / "mine.toml").write_text(text)
     line = refusal(prune("--preset", mine, "--sparsity", "0.75"), capsys)
-    assert "max_length=512 is more than the 128 tokens the model can read" in line
+    assert "max_length=512 is more than the 128 tokens that the model" in line
     assert not (tmp_path / "out").exists()
 
 

@@ -165,7 +165,7 @@ def test_a_prior_given_to_another_method_is_the_same_prior(kind):
         ("slab_var", math.inf, "slab_var=inf"),
         ("strength", -1.0, r"strength=-1\.0"),
         ("strength", math.nan, "strength=nan"),
-        ("strength", "much", "prior: a setting has the wrong type"),
+        ("strength", "much", "prior: strength='much' is no number"),
         ("colour", "red", "prior has no setting colour"),
     ],
 )
