@@ -1,7 +1,5 @@
 """The one driver of a training step: counts steps, adds the penalty, prunes on schedule, and says what it did."""
 
-import math
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +9,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from mgpp.account import Account, Record
 from mgpp.checkpoint import Shard, read_state, write_state
 from mgpp.finite import Watch, is_finite, largest_of, require_finite
 from mgpp.functional.mask import zeros_of_each
 from mgpp.functional.select import Cut
-from mgpp.kernels import Plan, Promise, Scratch, is_capturing
+from mgpp.kernels import Plan, Scratch, is_capturing
 from mgpp.kernels.cpu import Taken
 from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
@@ -26,8 +25,6 @@ from mgpp.sharding import Held, Span, Turn, engine_of, hold, local_gradients, st
 from mgpp.sharding.replicas import require_same_zeros
 from mgpp.survey import Look, Survey
 from mgpp.targets import find_targets, stored_transposed, unwrap
-
-Record = dict[str, Any]
 
 
 class Pruner:
@@ -71,16 +68,13 @@ class Pruner:
         self._model = model
         self._parameters = list(model.parameters())
         self._others = _without(self._parameters, self.targets.values())
-        self.on_record = on_record
+        self._account = Account(list(self.targets), self._share, on_record)
         self.survey = Survey(self._held.sizes, self.schedule, looks) if looks else None
         self.t = 0
-        self.last_record: Record | None = None
-        self.last_look: Record | None = None
         self._optimizer: Optimizer | None = None
         self._hooks: list[RemovableHandle] = []
         self._plan: Plan | None = None
         self._scratch: Scratch = {}
-        self._promised: deque[tuple[Record, Promise | None, Look | None]] = deque()
         self._watch = Watch()
         self._overflowed = False
 
@@ -309,8 +303,7 @@ class Pruner:
             look.end()
         if taken is not None:
             promise = Taken(taken, list(self.zeros.values())) if isinstance(taken, Cut) else taken
-            self._promised.append(({"event": "prune", "step": step.t, "target": sparsity, **prior}, promise, look))
-            self.settle(wait=False)
+            self._account.add({"event": "prune", "step": step.t, "target": sparsity, **prior}, promise, look)
 
     def _look_around(self) -> None:
         if self.survey is None or self.t not in self.survey.steps:
@@ -320,8 +313,7 @@ class Pruner:
         look = self._begin_look(step, prior)
         if look is not None:
             look.end()
-            self._promised.append(({"event": "look", "step": step.t, **prior}, None, look))
-            self.settle(wait=False)
+            self._account.add({"event": "look", "step": step.t, **prior}, None, look)
 
     def _begin_look(self, step: Step, prior: Mapping[str, float]) -> Look | None:
         if self.survey is None or is_capturing():
@@ -332,28 +324,20 @@ class Pruner:
         """What the method's penalty says of itself at step t: a mixture prior its warm-up η and its half-width."""
         return {} if self.recipe.penalty is None else self.recipe.penalty.record(t)
 
-    def settle(self, *, wait: bool = True) -> None:
-        """Hand over the records of events whose numbers have arrived from the device; wait for them, unless told not
-        to. On a CPU there is nothing to wait for."""
-        while self._promised and (wait or all(part is None or part.ready() for part in self._promised[0][1:])):
-            record, promise, look = self._promised.popleft()
-            if look is not None:
-                self.last_look = record["look"] = look.told()
-            if promise is not None:
-                record = self.last_record = self._with_numbers(record, promise)
-            if self.on_record is not None:
-                self.on_record(record)
-        if wait:
-            self._watch.settle(self._weights(), self.t)
+    @property
+    def last_record(self) -> Record | None:
+        """Of the newest event that has been told."""
+        return self._account.last_record
 
-    def _with_numbers(self, record: Record, promise: Promise) -> Record:
-        cut, zeros = promise.cut(), dict(zip(self.targets, promise.zeros(), strict=True))
-        if not math.isfinite(cut.value):
-            raise FloatingPointError(
-                f"after step {record['step']} the cut is {cut.value}: weights are not finite, go back to the last "
-                "checkpoint; lower the learning rate, clip the gradient, or look at the batch"
-            )
-        return {**record, "sparsity": self._share(sum(zeros.values())), "cut": cut.value, "zeros": zeros}
+    @property
+    def last_look(self) -> Record | None:
+        return self._account.last_look
+
+    def settle(self) -> None:
+        """Wait for the numbers of all events from the device, and hand over their records. On a CPU there is nothing to
+        wait for."""
+        self._account.settle(wait=True)
+        self._watch.settle(self._weights(), self.t)
 
     # Between sessions
 
