@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mgpp.bench.results import append
 from mgpp.bench.timing import table_row, take_turns
-from mgpp.cli.bench import append
 from mgpp.run.result import provenance
 from mgpp.runtime.layout import BLOCK, CHUNK, Packed, pack
 from mgpp.runtime.paths import active

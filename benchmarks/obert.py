@@ -18,6 +18,7 @@ from transformers import AutoModelForSequenceClassification
 
 import mgpp
 from mgpp.bench.overhead import SHAPES
+from mgpp.bench.results import append
 from mgpp.bench.timing import peak_bytes, release
 from mgpp.run.result import provenance
 
@@ -80,8 +81,7 @@ def main() -> None:
     }
     print(json.dumps(result, indent=1))
     if given.output is not None:
-        earlier = json.loads(given.output.read_text()) if given.output.exists() else []
-        given.output.write_text(json.dumps([*earlier, result], indent=1) + "\n")
+        append(given.output, result)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from mgpp.artifact.container import as_bytes
 from mgpp.artifact.source import load_any
 from mgpp.artifact.verify import verify
 from mgpp.artifact.zstd import compress
+from mgpp.bench.results import append
 from mgpp.functional.select import zero_smallest_
 from mgpp.run.result import provenance, sparsity_of
 from mgpp.targets import find_targets
@@ -87,8 +88,7 @@ def main() -> None:
     }
     print(json.dumps(result, indent=1))
     if given.output is not None:
-        earlier = json.loads(given.output.read_text()) if given.output.exists() else []
-        given.output.write_text(json.dumps([*earlier, result], indent=1) + "\n")
+        append(given.output, result)
 
 
 if __name__ == "__main__":

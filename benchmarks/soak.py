@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast, TrainerCallback
 
+from mgpp.bench.results import append
 from mgpp.methods import METHODS, from_dict
 from mgpp.run import RunConfig, run
 from mgpp.run.result import provenance
@@ -126,8 +127,7 @@ def main() -> int:
     }
     print(json.dumps({**result, "readings": len(readings)}, indent=1))
     if asked.output is not None:
-        earlier = json.loads(asked.output.read_text(encoding="utf-8")) if asked.output.exists() else []
-        asked.output.write_text(json.dumps([*earlier, result], indent=1) + "\n", encoding="utf-8")
+        append(asked.output, result)
     if any(row["growth_mib"] > asked.slack for row in rows):
         print(f"the memory is not flat: more than {asked.slack} MiB above the warm-up's", file=sys.stderr)
         return 1

@@ -90,7 +90,7 @@ MAY_IMPORT = {
         "sampler",
         "trainer",
     },
-    "bench": {"adamw", "functional", "kernels", "methods", "pruner", "runtime", "targets"},
+    "bench": {"adamw", "disk", "functional", "kernels", "methods", "pruner", "runtime", "targets"},
     "__main__": {"cli"},
 }
 MAY_SEE_TRANSFORMERS = {

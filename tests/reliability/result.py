@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mgpp.bench.results import append
 from mgpp.run.result import provenance
 
 
@@ -21,5 +22,4 @@ def report(what: str, rows: list[dict[str, Any]], output: Path | None, **more: A
     }
     print(json.dumps(result, indent=1))
     if output is not None:
-        earlier = json.loads(output.read_text(encoding="utf-8")) if output.exists() else []
-        output.write_text(json.dumps([*earlier, result], indent=1) + "\n", encoding="utf-8")
+        append(output, result)

@@ -19,6 +19,7 @@ from mgpp.bench import (
     measure_selection,
     measure_semi_structured,
 )
+from mgpp.bench.results import append, earlier_in
 from mgpp.run.result import provenance
 
 WHAT = ("overhead", "selection", "decoder", "inference", "semi-structured")
@@ -126,25 +127,6 @@ def _sparsities(text: str) -> list[float]:
     if not all(0.3 <= sparsity < 1 for sparsity in sparsities):
         raise ValueError(f"sparsities={text!r}: each from 0.3 to below 1, or no layer is pruned enough to be sparse")
     return sparsities
-
-
-def append(path: Path, result: dict[str, Any]) -> None:
-    """Results are added, never edited."""
-    earlier = earlier_in(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([*earlier, result], indent=1) + "\n", encoding="utf-8")
-
-
-def earlier_in(path: Path) -> list[Any]:
-    if not path.exists():
-        return []
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list):
-        raise ValueError(f"{path} holds no list of results to add to: name another file (--output)")
-    return found
 
 
 def as_table(result: dict[str, Any]) -> Table:
