@@ -7,6 +7,7 @@ import pytest
 
 from tests.reliability.forked import Forked, compiler
 from tests.reliability.runs import command, save_given
+from tests.run.conftest import config  # noqa: F401
 
 
 @pytest.fixture(scope="session")

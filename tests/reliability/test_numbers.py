@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +15,7 @@ pytest.importorskip("datasets")
 import mgpp
 from mgpp.cli import main
 from mgpp.finite import MOST_SKIPS, first_broken
-from mgpp.run import RunConfig, RunStopped, run
+from mgpp.run import RunStopped, run
 from mgpp.run.watch import Dense
 from tests.run.test_resume import outcome
 from tests.test_contract import CASES, EMERGENT, STEPS, assert_zeros_are_as_asked, method_of, start, take_steps
@@ -26,22 +25,6 @@ from tests.toy import NUM_WEIGHTS, Toy, assert_identical, batches, rows, weights
 
 INF, NAN = float("inf"), float("nan")
 COUNTING = [case for case in CASES if case not in EMERGENT]
-
-
-@pytest.fixture
-def config(tiny_bert: Path, tiny_reviews: Path, tmp_path: Path) -> RunConfig:
-    return RunConfig(
-        model=str(tiny_bert),
-        data=str(tiny_reviews),
-        output=str(tmp_path / "out"),
-        method=mgpp.MGPP(**RAMP),
-        max_steps=10,
-        batch_size=8,
-        learning_rate=5e-3,
-        logging_steps=1,
-        save_steps=3,
-        device="cpu",
-    )
 
 
 # Losses, gradients, weights
