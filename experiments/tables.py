@@ -101,14 +101,27 @@ def _on_stsb(wanted: Callable[[str], bool], head: list[str]) -> str:
     return markdown(head, [row[: len(head)] for row in rows], made_by(command, lines[0]))
 
 
+def strengths() -> str:
+    """How the prior's strength matters beside the curvature score."""
+    lines = [line for line in lines_of("minilm-choose") if line["cell"]["task"] == "stsb"]
+    found = {
+        line["cell"]["method"]["strength"]: line["metrics"]["held_out"][line["metric"]]
+        for line in lines
+        if line["cell"]["lr"] == 1e-4 and line["cell"]["name"] in ("MGPP curvature", "strength 0.001", "strength 1")
+    }
+    rows = [[f"`strength={strength:g}`", f"{score:.3f}"] for strength, score in sorted(found.items())]
+    command = "python experiments/lab/work.py CELLS experiments/glue/results/minilm-choose.jsonl"
+    return markdown(["", "Pearson"], rows, made_by(command, lines[0]))
+
+
 VARIATIONS = (
     "ramp to 0.5", "ramp to 0.85", "ramp from 0", "mask held after the ramp", "first cut at 30%", "spike 1e-7",
     "spike 1e-11", "strength 0.001", "strength 1", "coupled",
 )  # fmt: skip
 KNOBS = ("strength", "weight", "beta2", "score_penalty", "spike_var_start")
 MAKERS: dict[str, Callable[[], str]] = {
-    "levels": levels, "squad": squad, "upstream": upstream, "candidates": candidates, "variations": variations,
-}  # fmt: skip
+    make.__name__: make for make in (levels, squad, upstream, candidates, variations, strengths)
+}
 
 
 def fill(page: str) -> str:

@@ -10,6 +10,7 @@ After S seconds no cell is begun.
 import argparse
 import gc
 import json
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -76,7 +77,7 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--features", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, default=Path("/tmp/lab-cache"))
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "mgpp-lab")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--stack", type=int, default=8, help="cells that a worker trains at once")
     parser.add_argument("--seconds", type=float, default=1e9)

