@@ -84,6 +84,12 @@ LEAST = {"hold-mask": 1 / NUM_WEIGHTS}
 # They prune once, after this step.
 ONE_SHOT = {"prior-annealing": 14, "prior-annealing-late": 17, "prior-annealing-threshold": 14}
 
+# What they have pruned stays zero: the first event at full sparsity leaves nothing to others.
+HELD = {
+    "gmp-hold", "gmp-hold-curvature", "gmp-hold-4x4", "mgpp-fixed", "hold-mask",
+    "obert", "obert-streamed", "obert-prior", "obert-1:4",
+}  # fmt: skip
+
 every_method = pytest.mark.parametrize("case", CASES)
 every_counting_method = pytest.mark.parametrize("case", [case for case in CASES if case not in EMERGENT])
 every_free_method = pytest.mark.parametrize("case", [case for case in CASES if case not in EMERGENT | N_OF_M])
@@ -142,6 +148,8 @@ def test_the_schedule_is_followed_and_every_event_leaves_exactly_the_count_asked
             assert records[-1]["sparsity"] == pruner.sparsity
             if case not in (EMERGENT_BEFORE_THE_END if t < 14 else EMERGENT):
                 assert_zeros_are_as_asked(case, pruner, pruner.zeros, pruner.schedule.sparsity_at(t))
+        if case in HELD and t > 15:
+            assert pruner.zeros == records[-1]["zeros"]
     assert records[-1]["target"] == 0.75
     assert records[-1]["zeros"] == pruner.zeros
 
@@ -162,7 +170,7 @@ def test_a_ramp_is_the_cubic_one_and_one_shot_is_one(case):
         assert events == [ONE_SHOT[case]]
         assert [schedule.sparsity_at(t) for t in range(1, STEPS + 1)] == [0.75 * (t >= events[0]) for t in range(1, 21)]
         return
-    assert events == [6, 9, 12, 15, 16, 17, 18, 19, 20]
+    assert events == ([6, 9, 12, 15] if case in HELD else [6, 9, 12, 15, 16, 17, 18, 19, 20])
     first = CASES[case].get("initial_sparsity", 0.0)
     for t in events:
         share = 0.75 if t >= 14 else 0.75 - (0.75 - first) * (1 - (t - 4) / 10) ** 3

@@ -123,6 +123,49 @@ def test_steps_after_the_ramp_never_wait_for_the_device(optimizer_of, more, look
         del held
 
 
+HELD = {
+    "hold_mask": mgpp.HoldMask(sparsity=0.9, start=2, end=6, every=2),
+    "gmp": mgpp.GMP(**RAMP, hold=True),
+    "mgpp": mgpp.MGPP(**RAMP, spike_var=1e-6, fix_after_ramp=True),
+    "prior_annealing": mgpp.PriorAnnealing(**RAMP),
+}
+
+
+@pytest.mark.parametrize("optimizer_of", [theirs, ours])
+@pytest.mark.parametrize("name", HELD)
+def test_a_mask_is_held_to_the_bit_and_nobody_waits_for_the_device(name, optimizer_of):
+    model, optimizer, pruner, records = start(optimizer_of, HELD[name], steps=1000)
+    data = batch()
+    for _ in range(12):
+        step(model, optimizer, data)
+    pruner.settle()
+    told = len(records)
+    gone = [weight == 0 for weight in pruner.targets.values()]
+    assert sum(int(zero.sum()) for zero in gone) == int(0.9 * pruner.num_weights)
+    for _ in range(3):
+        nn.functional.cross_entropy(model(data[0]), data[1]).backward()
+        torch.cuda.synchronize()
+        torch.cuda._sleep(1_000_000_000)  # half a second
+        slept = torch.cuda.Event()
+        slept.record()
+        optimizer.step()
+        assert not slept.query()
+        optimizer.zero_grad()
+    assert all(torch.equal(weight == 0, zero) for weight, zero in zip(pruner.targets.values(), gone, strict=True))
+    assert len(records) == told
+
+
+@pytest.mark.parametrize("name", ["gmp", "mgpp"])
+def test_a_held_mask_on_the_ramp_prunes_what_the_readable_twin_would(name):
+    model, optimizer, pruner, _ = start(theirs, HELD[name], steps=1000)
+    data = batch()
+    for _ in range(8):
+        step(model, optimizer, data)
+        if pruner.schedule.is_event(pruner.t):
+            asked = int(pruner.schedule.sparsity_at(pruner.t) * pruner.num_weights)
+            assert sum(pruner.zeros.values()) == asked
+
+
 @pytest.mark.parametrize("kernel", ["magnitude", "curvature"])
 def test_a_recorded_event_follows_the_weights_where_they_go(kernel):
     generator = torch.Generator("cuda").manual_seed(0)

@@ -41,6 +41,12 @@ def test_events_come_every_few_steps_then_at_every_step_and_at_the_last():
     assert [t for t in range(1, 11) if is_event(t, start=3, end=10, every=4, last=10)] == [4, 8, 10]
 
 
+def test_where_zeros_are_held_the_first_event_at_full_sparsity_is_the_last():
+    assert [t for t in range(1, 13) if is_event(t, start=3, end=9, every=4, last=12, held=True)] == [4, 8, 10]
+    assert [t for t in range(1, 13) if is_event(t, start=3, end=8, every=4, last=12, held=True)] == [4, 8]
+    assert [t for t in range(1, 11) if is_event(t, start=3, end=10, every=4, last=10, held=True)] == [4, 8, 10]
+
+
 def test_a_line_is_flat_outside_the_ramp():
     at = [linear(t, start=2, end=6, initial=0.5, final=0.1) for t in range(1, 8)]
     assert at == pytest.approx([0.5, 0.5, 0.4, 0.3, 0.2, 0.1, 0.1])

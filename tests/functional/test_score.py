@@ -78,3 +78,14 @@ def test_a_number_goes_with_every_piece(monkeypatch):
         assert len(pieces) > 1
         assert all(middle is number for _, middle, _ in pieces)
         torch.testing.assert_close(torch.cat([first.flatten() for first, _, _ in pieces]), turned.flatten())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_only_a_zero_scores_zero_even_where_there_is_no_curvature(dtype, device):
+    weight = torch.tensor([0.0, -0.0, 1e-4, -3.0, 1e-30, float("nan")], dtype=dtype, device=device)
+    one = torch.ones((), device=device)
+    for moment in (torch.zeros_like(weight), torch.full_like(weight, 1e-30), torch.zeros((), device=device)):
+        score = curvature(weight, moment, one)
+        assert torch.equal(score == 0, weight == 0)
+        assert torch.equal(score > 0, (weight != 0) & ~weight.isnan())
+        assert score[5].isnan()

@@ -112,7 +112,7 @@ def test_nothing_is_sampled_once_all_that_was_asked_is_gone():
     records: list[dict] = []
     _, optimizer = start(model, mgpp.OBERT(**RAMP, **FEW), gradients=sampler, on_record=records.append)
     take_steps(model, optimizer)
-    assert [record["step"] for record in records] == [6, 9, 12, 15, 16, 17, 18, 19, 20]
+    assert [record["step"] for record in records] == [6, 9, 12, 15]
     assert sampler.calls == [(4, 6, 4, t) for t in (6, 9, 12, 15)]
     assert all(record["cut"] > 0 for record in records)
 

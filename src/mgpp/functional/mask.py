@@ -42,11 +42,12 @@ def by_sorting_(masks: Sequence[Tensor], k: int, *, score: Score, inputs: Sequen
     return ranked[k].double()
 
 
-def mask_(tensor: Tensor, keep: Tensor, *, source: Tensor | None = None) -> None:
-    """tensor ← source ⊙ keep, in place; `source` is the tensor itself unless another is given."""
-    zero = tensor.new_zeros(())
-    for piece, kept, values in chunks(tensor, keep, tensor if source is None else source):
-        torch.where(kept, values, zero, out=piece)
+def mask_(tensors: Sequence[Tensor], keeps: Sequence[Tensor], *, sources: Sequence[Tensor] | None = None) -> None:
+    """tensor ← source ⊙ keep for each, in place; its source is the tensor itself unless another is given."""
+    for tensor, keep, source in zip(tensors, keeps, sources or tensors, strict=True):
+        zero = tensor.new_zeros(())
+        for piece, kept, values in chunks(tensor, keep, source):
+            torch.where(kept, values, zero, out=piece)
 
 
 def count_zeros(tensors: Sequence[Tensor], ranks: Ranks = ALONE) -> int:

@@ -26,10 +26,13 @@ def cooling(t: int, *, end: int) -> float:
     return 1.0 if t <= end else 1 / (t - end)
 
 
-def is_event(t: int, *, start: int, end: int, every: int, last: int) -> bool:
+def is_event(t: int, *, start: int, end: int, every: int, last: int, held: bool = False) -> bool:
     """Is a pruning event due after step t?
 
     Every `every` steps from `start` on, at every step past `end`, and at the run's last step, so that a ramp
-    that ends with the run reaches its target even where `every` does not divide the run's length.
+    that ends with the run reaches its target even where `every` does not divide the run's length. Where zeros are
+    `held` the first event from `end` on is the last: no other has anything to prune.
     """
+    if held and t > end:
+        return t == end + 1 and not is_event(end, start=start, end=end, every=every, last=last)
     return (t % every == 0 and t >= start) or t > end or t == last

@@ -14,9 +14,15 @@ def magnitude(weight: Tensor) -> Tensor:
 
 
 def curvature(weight: Tensor, second_moment: Tensor, correction: Tensor) -> Tensor:
-    """|w|·√v̂,  v̂ = v / correction: the second moment of w's gradient estimates the diagonal of the Fisher matrix."""
+    """|w|·√v̂,  v̂ = v / correction: the second moment of w's gradient estimates the diagonal of the Fisher matrix.
+
+    Only a zero scores 0, a weight without curvature the least there is above it: of k that go, all zeros are among the
+    first, so that k is how many are zero afterwards.
+    """
     wide = torch.promote_types(weight.dtype, torch.float32)
-    return second_moment.to(wide).div(correction).sqrt_() * weight.abs()
+    size = weight.abs().to(wide)
+    score = second_moment.to(wide).div(correction).sqrt_() * size
+    return torch.maximum(score, size.clamp_(max=torch.finfo(wide).tiny))
 
 
 def sensitivity(weight: Tensor, grad: Tensor) -> Tensor:

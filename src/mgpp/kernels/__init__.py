@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from mgpp.functional import adamw as plain_adamw
+from mgpp.functional import mask as plain_mask
 from mgpp.functional import prior as plain_prior
 from mgpp.functional import score as plain_score
 from mgpp.functional import select as plain_select
@@ -37,6 +38,7 @@ __all__ = [
     "add_prior_gradient_",
     "count_ahead",
     "is_capturing",
+    "mask_",
     "observe_sensitivity_",
     "zero_smallest_",
 ]
@@ -89,6 +91,28 @@ def add_prior_gradient_(
         cpu.add_prior_gradient_(weights, grads, scale=float(scale), **shape)
     else:
         plain_prior.add_prior_gradient_(weights, grads, scale=scale, **shape)
+
+
+def mask_(
+    tensors: Sequence[Tensor],
+    keeps: Sequence[Tensor],
+    *,
+    sources: Sequence[Tensor] | None = None,
+    of: str = "weights",
+    scratch: Scratch,
+) -> None:
+    """See mgpp.functional.mask.mask_. `of`: "weights", or "gradients", which are other tensors at every step."""
+    layout = _laid_out(
+        f"mask of {of}", (tensors, keeps, sources or tensors), scratch, fresh=[0] if of == "gradients" else []
+    )
+    if layout is not None:
+        from mgpp.kernels import mask
+
+        mask.mask_(layout)
+    elif all(tensor.device.type == "cpu" for tensor in tensors):
+        cpu.mask_(tensors, keeps, sources=sources)
+    else:
+        plain_mask.mask_(tensors, keeps, sources=sources)
 
 
 def observe_sensitivity_(

@@ -15,6 +15,7 @@ from mgpp.kernels.prior import spike_and_slab
 from mgpp.kernels.select import WINDOW, Selection
 from mgpp.kernels.select_kernels import (
     count_block,
+    curvature,
     key_of,
     nothing_counted,
     nothing_packed,
@@ -61,7 +62,7 @@ def _step(
         if is_target:
             score = w.to(WEIGHT).to(tl.float32)  # as the mask will read it
             if SCORE == "curvature":
-                score = tl.sqrt_rn(tl.div_rn(v.to(SQUARE).to(tl.float32), correction2)) * tl.abs(score)
+                score = curvature(score, v.to(SQUARE).to(tl.float32), correction2)
             key = key_of(score, SHIFT)
             counted += count_block(key, at, size, low, window, WINDOW, NARROW, MASKED)
     return counted

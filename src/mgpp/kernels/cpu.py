@@ -1,4 +1,4 @@
-"""The prior and selection on a CPU, by the torch operations that are fast there.
+"""The prior, masks and selection on a CPU, by the torch operations that are fast there.
 
 Selection: after the ramp the cut hardly moves, and a narrow band around the last holds it. One pass counts what lies
 under the band and gathers what lies inside, a few thousand values of millions; their order gives the cut exactly. A cut
@@ -60,6 +60,19 @@ def add_prior_gradient_(
             in_spike = torch.mul(w, w).mul_(-c2).sub_(c1).sigmoid_()
             g.addcmul_(w, in_spike, value=scale * (1 / spike_var - 1 / slab_var))
             g.add_(w, alpha=scale / slab_var)
+
+
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def mask_(tensors: Sequence[Tensor], keeps: Sequence[Tensor], *, sources: Sequence[Tensor] | None = None) -> None:
+    """Twin: mgpp.functional.mask.mask_. A value's bits and all ones, or none: 60 us for 256 Ki on one core, where choosing
+    between two floats takes 360."""
+    for tensor, keep, source in zip(tensors, keeps, sources or tensors, strict=True):
+        bits = _BITS[tensor.itemsize]
+        for piece, kept, values in chunks(tensor, keep, source):
+            ones = kept.view(torch.int8).neg().to(bits)
+            torch.bitwise_and(values.view(bits), ones, out=piece.view(bits))
 
 
 def zero_smallest_(

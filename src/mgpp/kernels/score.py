@@ -4,16 +4,8 @@ import triton
 import triton.language as tl
 
 from mgpp.kernels.layout import Layout
-from mgpp.kernels.select_kernels import read
+from mgpp.kernels.select_kernels import read, write
 from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor
-
-
-@triton.jit
-def _write(pointer, at, size, value, MASKED: tl.constexpr):
-    if MASKED:
-        tl.store(pointer + at, value, mask=at < size)
-    else:
-        tl.store(pointer + at, value)
 
 
 @triton.jit
@@ -25,13 +17,13 @@ def _observe(
     window = read(windows, at, size, MASKED)
     if ENDS:
         mean = beta1 * read(means, at, size, MASKED) + (1 - beta1) * window
-        _write(means, at, size, mean, MASKED)
+        write(means, at, size, mean, MASKED)
         if SPREAD:
             spread = beta2 * read(spreads, at, size, MASKED) + (1 - beta2) * tl.abs(window - mean)
-            _write(spreads, at, size, spread, MASKED)
-        _write(windows, at, size, now, MASKED)
+            write(spreads, at, size, spread, MASKED)
+        write(windows, at, size, now, MASKED)
     else:
-        _write(windows, at, size, (window * inside + now) / (inside + 1), MASKED)
+        write(windows, at, size, (window * inside + now) / (inside + 1), MASKED)
 
 
 @triton.jit(do_not_specialize=["inside"])

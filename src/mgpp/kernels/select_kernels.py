@@ -18,6 +18,7 @@ DIGITS = 256
 _HIT, _BELOW, _CUT, _CUT_BELOW = tl.constexpr(HIT), tl.constexpr(BELOW), tl.constexpr(CUT), tl.constexpr(CUT_BELOW)
 _TIES, _EQUAL, _PREFIX, _RANK = tl.constexpr(TIES), tl.constexpr(EQUAL), tl.constexpr(PREFIX), tl.constexpr(RANK)
 _DIGITS = tl.constexpr(DIGITS)
+_TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
 
 
 @triton.jit
@@ -31,11 +32,28 @@ def read(pointer, at, size, MASKED: tl.constexpr):
 
 
 @triton.jit
+def write(pointer, at, size, value, MASKED: tl.constexpr):
+    if MASKED:
+        tl.store(pointer + at, value, mask=at < size)
+    else:
+        tl.store(pointer + at, value)
+
+
+@triton.jit
+def curvature(weight, second_moment, correction):
+    """Twin: mgpp.functional.score.curvature."""
+    size = tl.abs(weight)
+    score = tl.sqrt_rn(tl.div_rn(second_moment, correction)) * size
+    least = tl.where(size < _TINY, size, _TINY)
+    return tl.where(score < least, least, score)  # not tl.maximum, which would lose a NaN
+
+
+@triton.jit
 def score_of(first, second, at, size, factor, SCORE: tl.constexpr, MASKED: tl.constexpr):
     """|w| from the weights, |w|·√(v/factor) from weights and second moments, a·b, or a itself."""
     score = read(first, at, size, MASKED)
     if SCORE == "curvature":
-        score = tl.sqrt_rn(tl.div_rn(read(second, at, size, MASKED), factor)) * tl.abs(score)
+        score = curvature(score, read(second, at, size, MASKED), factor)
     if SCORE == "product":
         score = score * read(second, at, size, MASKED)
     return score

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 TRITON = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
+READABLE = {**TRITON, torch.bool: tl.int8}  # masks are read beside numbers, and never counted or scored
 
 LEAST_CHUNK = 8192
 BLOCK = 1024  # with 4 warps: the fastest of the sizes tried on an H200 for every kernel here

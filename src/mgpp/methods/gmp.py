@@ -14,6 +14,10 @@ class GMP(MagnitudeRamp):
 
     hold: bool = False
 
+    @property
+    def holds_zeros(self) -> bool:
+        return self.hold
+
     def recipe(self, run: Run) -> Recipe:
         return Recipe(
             schedule=self.schedule(run),

@@ -5,11 +5,10 @@ from dataclasses import asdict, dataclass
 
 from torch import nn
 
-from mgpp.functional.chunks import chunks
-from mgpp.functional.mask import count_zeros
+from mgpp.kernels import mask_
 from mgpp.methods.magnitude import SCORES, MagnitudeRamp
 from mgpp.methods.ramp import Schedule
-from mgpp.methods.recipe import Everywhere, Hold, Recipe, Step
+from mgpp.methods.recipe import Hold, Recipe, Step
 from mgpp.methods.times import Run
 
 
@@ -40,13 +39,15 @@ class HoldMask(MagnitudeRamp):
             raise ValueError("none of the model's weights is zero, there is no mask to hold: prune it first")
         return {}
 
+    @property
+    def holds_zeros(self) -> bool:
+        return True
+
     def schedule(self, run: Run) -> "OnTop":
         return OnTop(**asdict(super().schedule(run)))
 
     def recipe(self, run: Run) -> Recipe:
-        return Recipe(
-            schedule=self.schedule(run), score=SCORES[self.score], select=BesideHeld(), between=FromTheStart()
-        )
+        return Recipe(schedule=self.schedule(run), score=SCORES[self.score], between=FromTheStart())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +58,13 @@ class OnTop(Schedule):
         return self.sparsity > 0 and super().is_event(t)
 
 
-class BesideHeld(Everywhere):
-    """What is held counts: nothing more goes until the ramp has passed it."""
-
-    def _count(self, step: Step, sparsity: float) -> int:
-        keep = step.memory.get("keep")
-        held = 0 if keep is None else count_zeros(keep, step.ranks)
-        return max(held, super()._count(step, sparsity))
-
-
 class FromTheStart(Hold):
     """Held weights get no gradient either: the optimizer's moments of them stay zero, and move nothing through a norm
     that it takes over a whole matrix."""
 
     def before_step(self, step: Step) -> None:
         # At the first step θ(0) is as it was loaded.
-        for weight, keep in zip(step.weights, step.memory.made("keep", lambda weight: weight != 0), strict=True):
-            if weight.grad is not None:
-                for piece, kept in chunks(weight.grad, keep):
-                    piece.masked_fill_(~kept, 0)
+        keep = step.memory.made("keep", lambda weight: weight != 0)
+        moving = [i for i, weight in enumerate(step.weights) if weight.grad is not None]
+        grads = [weight.grad for weight in step.weights if weight.grad is not None]
+        mask_(grads, [keep[i] for i in moving], of="gradients", scratch=step.scratch)

@@ -64,13 +64,13 @@ class ForwardMask(Between):
             return
         for weight, latent, keep in zip(step.weights, latents(step), keeps, strict=True):
             if weight.grad is not None:
-                mask_(weight.grad, keep)  # dL/dW = dL/dW' ⊙ M
+                mask_([weight.grad], [keep])  # dL/dW = dL/dW' ⊙ M
             weight.copy_(latent)
 
     def after_step(self, step: Step) -> None:
         for weight, latent, keep in zip(step.weights, latents(step), step.memory.get("keep") or [], strict=False):
             latent.copy_(weight)
-            mask_(weight, keep)
+            mask_([weight], [keep])
 
     def after_skip(self, step: Step) -> None:
         if step.memory.get("keep") is not None:
@@ -78,7 +78,7 @@ class ForwardMask(Between):
 
     def after_event(self, step: Step) -> None:
         for weight, latent, keep in zip(step.weights, latents(step), step.memory.get("keep") or [], strict=True):
-            mask_(weight, keep, source=latent)
+            mask_([weight], [keep], sources=[latent])
 
     def _learn(self, step: Step) -> None:
         """dL/dS = (dL/dW')·W, and a step of Adam down it."""

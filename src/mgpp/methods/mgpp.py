@@ -43,6 +43,10 @@ class MGPP(MagnitudeRamp):
             after_ramp=not self.fix_after_ramp,
         )
 
+    @property
+    def holds_zeros(self) -> bool:
+        return self.fix_after_ramp
+
     def recipe(self, run: Run) -> Recipe:
         schedule = self.schedule(run)
         return Recipe(

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from mgpp.functional import fisher
-from mgpp.functional.mask import mask_, mask_smallest_
+from mgpp.functional.mask import mask_smallest_
 from mgpp.functional.select import Cut
 from mgpp.functional.structure import Blocks, Structure
+from mgpp.kernels import mask_
 from mgpp.methods.prior import Prior, check_prior, penalty_of
 from mgpp.methods.ramp import Ramp
 from mgpp.methods.recipe import Between, Recipe, Score, Select, Step
@@ -53,6 +54,10 @@ class OBERT(Ramp):
     def needs_whole(self) -> str:
         return "the blocks of its Fisher matrix run through whole weights"
 
+    @property
+    def holds_zeros(self) -> bool:
+        return True
+
     def recipe(self, run: Run) -> Recipe:
         schedule = self.schedule(run)
         surgeon = Surgeon(
@@ -88,8 +93,9 @@ class Pruned(Between):
     """What is pruned stays zero, whatever the optimizer's momentum says."""
 
     def after_step(self, step: Step) -> None:
-        for weight, keep in zip(step.weights, step.memory.get("keep") or [], strict=False):
-            mask_(weight, keep)
+        keep = step.memory.get("keep")
+        if keep is not None:
+            mask_(step.weights, keep, scratch=step.scratch)
 
 
 def keeps(step: Step) -> list[Tensor]:
@@ -176,8 +182,9 @@ class Surgeon(Select):
             if len(groups) > 1:
                 self._invert(step, group, inverses)
             self._compensate(group, inverses, moves)
-        for weight, move, keep in zip(step.weights, moves, after, strict=True):
-            mask_(weight.add_(move), keep)
+        for weight, move in zip(step.weights, moves, strict=True):
+            weight.add_(move)
+        mask_(step.weights, after, scratch=step.scratch)
         step.memory.set("keep", after)
         return Cut(value=lowest, below=k, ties=0)
 

@@ -66,6 +66,11 @@ class Ramp:
         """Why the method cannot work on the parts of sharded weights; None: it can."""
         return None if self.structure is None else f"the pattern {self.structure} lies over whole matrices"
 
+    @property
+    def holds_zeros(self) -> bool:
+        """What the event that reaches `sparsity` has pruned never comes back."""
+        return False
+
     def prepare(self, model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
         """Change the layers that hold `targets` where the method needs other ones; the parameters it added, by name."""
         if self.structure is not None:
@@ -80,6 +85,7 @@ class Ramp:
             end=resolve_time("end", self.end, run, least=1),
             every=resolve_time("every", self.every, run, least=1),
             last=run.total_steps,
+            held=self.holds_zeros,
         )
 
 
@@ -98,7 +104,10 @@ class DoesNotFit(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A ramp with its times in steps. Refuses what does not fit the run: it never bends a schedule silently."""
+    """A ramp with its times in steps. Refuses what does not fit the run: it never bends a schedule silently.
+
+    `held`: zeros are not only made but kept, so the first event at full sparsity leaves nothing to the others.
+    """
 
     sparsity: float
     initial_sparsity: float
@@ -106,6 +115,7 @@ class Schedule:
     end: int
     every: int
     last: int
+    held: bool = False
 
     def __post_init__(self) -> None:
         if self.start >= self.end:
@@ -120,7 +130,7 @@ class Schedule:
         return cubic_sparsity(t, start=self.start, end=self.end, final=self.sparsity, initial=self.initial_sparsity)
 
     def is_event(self, t: int) -> bool:
-        return is_event(t, start=self.start, end=self.end, every=self.every, last=self.last)
+        return is_event(t, start=self.start, end=self.end, every=self.every, last=self.last, held=self.held)
 
     def warm_up(self, t: int) -> float:
         return prior_warm_up(t, start=self.start)

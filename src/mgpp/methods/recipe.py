@@ -14,11 +14,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mgpp.functional import score as scores
-from mgpp.functional.chunks import chunks
 from mgpp.functional.ranks import Ranks
-from mgpp.functional.select import Cut, zero_smallest_
-from mgpp.kernels import Plan, Promise, Scratch, count_ahead
-from mgpp.kernels import zero_smallest_ as fast_zero_smallest_
+from mgpp.functional.select import Cut
+from mgpp.kernels import Plan, Promise, Scratch, count_ahead, mask_, zero_smallest_
 from mgpp.methods.ramp import Schedule
 
 
@@ -249,39 +247,21 @@ class Everywhere(Select):
     """The lowest of all weights together, wherever they are."""
 
     def ahead(self, step: Step, score: Score, sparsity: float) -> None:
+        # What is held is zero again only after the optimizer's pass.
         if step.plan is not None and step.memory.get("keep") is None:
-            step.plan.count = count_ahead(self._count(step, sparsity), score.kernel, step.scratch)
+            step.plan.count = count_ahead(self.least(step, sparsity), score.kernel, step.scratch)
 
     def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None:
-        k = self._count(step, sparsity)
-        beside = score.beside(step)
-        keep = step.memory.get("keep")
-        if keep is None:
-            return fast_zero_smallest_(
-                step.weights,
-                k,
-                score=score,
-                inputs=beside,
-                kernel=score.kernel,
-                count=step.plan.count if step.plan is not None else None,
-                ranks=step.ranks,
-                scratch=step.scratch,
-            )
-
-        with_keep = [(kept, *more) for kept, more in zip(keep, beside, strict=True)]
-        return zero_smallest_(step.weights, k, score=held_first(score), inputs=with_keep, ranks=step.ranks)
-
-    def _count(self, step: Step, sparsity: float) -> int:
-        return int(sparsity * step.num_weights)
-
-
-def held_first(score: Score) -> Callable[..., Tensor]:
-    """The score with the mask as its second argument: what is held at zero goes before all else."""
-
-    def marked(weight: Tensor, kept: Tensor, *more: Tensor) -> Tensor:
-        return score(weight, *more).where(kept, float("-inf"))
-
-    return marked
+        return zero_smallest_(
+            step.weights,
+            self.least(step, sparsity),
+            score=score,
+            inputs=score.beside(step),
+            kernel=score.kernel,
+            count=step.plan.count if step.plan is not None else None,
+            ranks=step.ranks,
+            scratch=step.scratch,
+        )
 
 
 class Between(Protocol):
@@ -307,14 +287,17 @@ class Regrow(Between):
 
 @dataclass(frozen=True)
 class Hold(Between):
-    """What an event at step `since` or later has pruned stays zero, whatever the optimizer's momentum says."""
+    """What an event at step `since` or later has pruned stays zero, whatever the optimizer's momentum says.
+
+    An event needs no mask to know it: a zero has the lowest score there is, so what is held goes first.
+    """
 
     since: int = 0
 
     def after_step(self, step: Step) -> None:
-        for weight, keep in zip(step.weights, step.memory.get("keep") or [], strict=False):
-            for piece, kept in chunks(weight, keep):
-                piece.masked_fill_(~kept, 0)
+        keep = step.memory.get("keep")
+        if keep is not None:
+            mask_(step.weights, keep, scratch=step.scratch)
 
     def after_event(self, step: Step) -> None:
         if step.t >= self.since:

@@ -9,7 +9,7 @@ from mgpp.functional.select import Cut
 from mgpp.functional.structure import Structure
 from mgpp.kernels import Promise
 from mgpp.kernels.structure import zero_smallest_
-from mgpp.methods.recipe import Everywhere, Score, Select, Step, held_first
+from mgpp.methods.recipe import Everywhere, Score, Select, Step
 
 
 def selection(structure: Structure | None) -> Select:
@@ -31,17 +31,13 @@ class Structured(Patterned):
     """The lowest of all weights together that the pattern lets go."""
 
     def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None:
-        keep = step.memory.get("keep")
-        beside = score.beside(step)
-        if keep is not None:
-            beside = [(kept, *more) for kept, more in zip(keep, beside, strict=True)]
         return zero_smallest_(
             step.matrices(step.weights),
             self.structure.most(shapes_of(step), sparsity),
             structure=self.structure,
-            score=score if keep is None else held_first(score),
-            inputs=matrices_beside(step, beside),
-            kernel=score.kernel if keep is None else None,
+            score=score,
+            inputs=matrices_beside(step, score.beside(step)),
+            kernel=score.kernel,
             scratch=step.scratch,
         )
 
