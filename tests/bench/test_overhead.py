@@ -1,0 +1,62 @@
+"""What `mgpp bench overhead` measures is a step as it is late in a run, not in its first dozen."""
+
+import pytest
+import torch
+from transformers import BertConfig
+
+from mgpp.bench import overhead
+from mgpp.bench.overhead import LATE_STEP, Shape
+from mgpp.kernels import cpu
+
+SMALL = Shape(
+    BertConfig(
+        vocab_size=30_000, hidden_size=64, num_hidden_layers=4, num_attention_heads=2, intermediate_size=256,
+        max_position_embeddings=32,
+    ),
+    4,
+    16,
+)  # fmt: skip
+CPU = torch.device("cpu")
+
+
+def side(name: str) -> overhead._Side:
+    return overhead._Side(SMALL, CPU, overhead._sides(CPU, naive=False)[name])
+
+
+def misses(run: overhead._Side, monkeypatch) -> int:
+    """In how many of twelve steps the cut was not where it was predicted."""
+    found: list[int] = []
+    by_radix_ = cpu.by_radix_
+    monkeypatch.setattr(cpu, "by_radix_", lambda *args, **more: (found.append(args[1]), by_radix_(*args, **more))[1])
+    for _ in range(3):
+        run.step()
+    found.clear()
+    for _ in range(12):
+        run.step()
+    monkeypatch.undo()
+    return len(found)
+
+
+@pytest.mark.parametrize("name", ["mgpp curvature decoupled", "mgpp curvature decoupled, mgpp.AdamW"])
+def test_the_curvature_cut_is_found_where_it_was_predicted_and_in_the_first_steps_it_is_not(name, monkeypatch):
+    run = side(name)
+    assert misses(run, monkeypatch) > 8
+    run = side(name)
+    run.grow_old()
+    assert misses(run, monkeypatch) == 0
+
+
+@pytest.mark.parametrize("name", ["plain", "plain, mgpp.AdamW", "mgpp, mgpp.AdamW"])
+def test_every_side_stands_at_the_same_late_step_with_the_same_estimates(name):
+    early, late = side(name), side(name)
+    torch.manual_seed(1)  # dropout's
+    for _ in range(overhead.FIRST_STEPS):
+        early.step()
+    torch.manual_seed(1)
+    late.grow_old()
+    params = [run.optimizer.param_groups[0]["params"] for run in (early, late)]
+    for before, after in zip(*params, strict=True):
+        young, old = early.optimizer.state[before], late.optimizer.state[after]
+        assert float(old["step"]) == LATE_STEP
+        for moment, beta in (("exp_avg", 0.9), ("exp_avg_sq", 0.999)):
+            torch.testing.assert_close(old[moment], young[moment] / (1 - beta**overhead.FIRST_STEPS))
