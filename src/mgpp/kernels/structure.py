@@ -2,7 +2,8 @@
 
 Blocks: their scores are tensors of their own, fewer by the block's size, so the unstructured selection does the rest.
 N:M: on the ramp what may go is selected in the same way, from a copy of the scores; from its end on all that may go
-goes, and nothing is searched for. Matrices are outputs × inputs, and may be views of ones stored the other way round.
+goes, and nothing is searched for. Rows are found by sorting their means, and zeroed in one launch. Matrices are
+outputs × inputs, and may be views of ones stored the other way round.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from torch import Tensor
 from mgpp import kernels
 from mgpp.functional import blocks as plain_blocks
 from mgpp.functional import groups as plain_groups
+from mgpp.functional import rows as plain_rows
 from mgpp.functional.chunks import slabs
 from mgpp.functional.mask import mask_smallest_
 from mgpp.functional.select import Cut, Score
@@ -187,6 +189,18 @@ def _ranked(weight: Tensor, groups: Groups, score: Score, beside: Sequence[Tenso
     return plain_groups.scores_that_may_go(score(weight, *beside), groups)
 
 
+def zero_rows_(weights: Sequence[Tensor], rows: plain_rows.Rows, *, scratch: Scratch) -> Cut | Promise | None:
+    """See mgpp.functional.rows.zero_rows_. The cut counts rows."""
+    layout = kernels._laid_out("rows of weights", (weights,), scratch)
+    if layout is None:
+        plain_rows.zero_rows_(weights, rows.gone)
+        return Cut(value=float(rows.cut), below=int(rows.count), ties=0)
+    from mgpp.kernels import rows as fast
+
+    zeros = fast.zero_rows_(layout, [weight.shape for weight in weights], rows.gone, scratch)
+    return None if is_capturing() else RowsTaken(rows, zeros)
+
+
 def _outcome(taken: "Taken | None", count: int, weights: Sequence[Tensor]) -> Outcome:
     """What was taken, told in weights; on a GPU it is promised, for nobody waits there."""
     if taken is None:
@@ -224,3 +238,20 @@ class Counted:
 
     def zeros(self) -> list[int]:
         return self._zeros.get()
+
+
+class RowsTaken:
+    """An event's numbers on their way from the device."""
+
+    def __init__(self, rows: plain_rows.Rows, zeros: Tensor) -> None:
+        self._cut = Arriving(rows.cut.double())
+        self._counts = Arriving(torch.cat([rows.count, zeros]))
+
+    def ready(self) -> bool:
+        return self._counts.ready()  # the cut was sent before them
+
+    def cut(self) -> Cut:
+        return Cut(value=self._cut.get()[0], below=self._counts.get()[0], ties=0)
+
+    def zeros(self) -> list[int]:
+        return self._counts.get()[1:]

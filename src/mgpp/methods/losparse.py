@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from mgpp.functional.lowrank import rank_for
+from mgpp.functional.rows import lowest_rows
 from mgpp.functional.select import Cut
+from mgpp.kernels import Promise
+from mgpp.kernels.structure import zero_rows_
 from mgpp.layers import factorize_
 from mgpp.methods.ramp import Ramp
 from mgpp.methods.recipe import Recipe, Score, Select, Step
@@ -68,20 +70,12 @@ class Rows(Select):
     first: float
     last: float
 
-    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None:
         asked = int(sparsity * sum(weight.numel() for weight in step.weights)) + int(self._paid(sparsity) * step.added)
         pairs = zip(step.weights, score.beside(step), strict=True)
-        device = step.weights[0].device
-        means = [score(weight, *beside).mean(1).to(device) for weight, beside in pairs]
-        widths = [torch.full((weight.shape[0],), weight.shape[1], device=device) for weight in step.weights]
-        ranked, order = torch.cat(means).sort(stable=True)
-        zeros = torch.cat(widths)[order].cumsum(0)
-        count = int(torch.searchsorted(zeros, asked)) + 1 if asked > 0 else 0
-        gone = torch.zeros(len(order), dtype=torch.bool, device=device)
-        gone[order[:count]] = True
-        for weight, rows in zip(step.weights, gone.split([weight.shape[0] for weight in step.weights]), strict=True):
-            weight.masked_fill_(rows.to(weight.device).unsqueeze(1), 0)
-        return Cut(value=float(ranked[min(count, len(ranked) - 1)]), below=count, ties=0)
+        means = [score(weight, *beside).mean(1) for weight, beside in pairs]
+        rows = lowest_rows(means, [weight.shape[1] for weight in step.weights], asked)
+        return zero_rows_(step.weights, rows, scratch=step.scratch)
 
     def _paid(self, sparsity: float) -> float:
         return 1.0 if sparsity >= self.last else (sparsity - self.first) / (self.last - self.first)
