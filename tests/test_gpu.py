@@ -155,6 +155,59 @@ def test_a_mask_is_held_to_the_bit_and_nobody_waits_for_the_device(name, optimiz
     assert len(records) == told
 
 
+LEARNED = {
+    "movement": mgpp.Movement(**RAMP),
+    "movement global": mgpp.Movement(**RAMP, scope="global"),
+    "soft movement": mgpp.SoftMovement(**RAMP),
+    "soft movement, original": mgpp.SoftMovement(**RAMP, exact=False),
+    "losparse": mgpp.LoSparse(**RAMP),
+}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_learned_masks_and_whole_rows_are_exact_and_nobody_waits_for_the_device(name):
+    torch.manual_seed(0)
+    model = Stack().cuda()
+    records: list[dict] = []
+    pruner = mgpp.Pruner(model, LEARNED[name], total_steps=1000, train_size=1000, on_record=records.append)
+    optimizer = theirs(model.parameters())  # after the pruner, which may add parameters
+    pruner.attach(optimizer)
+    data = batch()
+    for _ in range(12):
+        step(model, optimizer, data)
+    for _ in range(3):
+        nn.functional.cross_entropy(model(data[0]), data[1]).backward()
+        torch.cuda.synchronize()
+        torch.cuda._sleep(1_000_000_000)  # half a second
+        slept = torch.cuda.Event()
+        slept.record()
+        optimizer.step()
+        assert not slept.query()
+        optimizer.zero_grad()
+    pruner.settle()
+    assert records[-1]["zeros"] == pruner.zeros
+    if "original" not in name:
+        asked = int(0.9 * pruner.num_weights) + pruner.num_added
+        assert asked <= sum(pruner.zeros.values()) < asked + (1024 if name == "losparse" else 1)
+
+
+@pytest.mark.parametrize("case", ["movement", "movement global", "soft movement"])
+def test_learned_masks_on_a_gpu_are_those_the_readable_twins_choose(case, monkeypatch):
+    runs = []
+    for fused in (True, False):
+        if not fused:
+            monkeypatch.setattr(kernels, "_laid_out", lambda *args, **more: None)
+        model, optimizer, pruner, _ = start(lambda params: torch.optim.SGD(params, lr=0.1), LEARNED[case])
+        data = batch()
+        for _ in range(10):
+            step(model, optimizer, data)
+        runs.append((pruner.zeros, [weight.detach() == 0 for weight in pruner.targets.values()]))
+    assert runs[0][0] == runs[1][0] or case != "movement"
+    for mine, wanted in zip(runs[0][1], runs[1][1], strict=True):
+        # A score within rounding of the cut may fall on either side of it.
+        assert (mine != wanted).float().mean() < 1e-3
+
+
 @pytest.mark.parametrize("name", ["gmp", "mgpp"])
 def test_a_held_mask_on_the_ramp_prunes_what_the_readable_twin_would(name):
     model, optimizer, pruner, _ = start(theirs, HELD[name], steps=1000)

@@ -101,7 +101,7 @@ def mask_(
     of: str = "weights",
     scratch: Scratch,
 ) -> None:
-    """See mgpp.functional.mask.mask_. `of`: "weights", or "gradients", which are other tensors at every step."""
+    """See mgpp.functional.mask.mask_. `of` tells rows of tensors apart; "gradients" are other ones at every step."""
     layout = _laid_out(
         f"mask of {of}", (tensors, keeps, sources or tensors), scratch, fresh=[0] if of == "gradients" else []
     )

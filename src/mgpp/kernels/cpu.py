@@ -66,8 +66,8 @@ _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def mask_(tensors: Sequence[Tensor], keeps: Sequence[Tensor], *, sources: Sequence[Tensor] | None = None) -> None:
-    """Twin: mgpp.functional.mask.mask_. A value's bits and all ones, or none: 60 us for 256 Ki on one core, where choosing
-    between two floats takes 360."""
+    """Twin: mgpp.functional.mask.mask_. A value's bits and all ones, or none: 60 us for 256 Ki on one core, where a
+    choice between two floats takes 360."""
     for tensor, keep, source in zip(tensors, keeps, sources or tensors, strict=True):
         bits = _BITS[tensor.itemsize]
         for piece, kept, values in chunks(tensor, keep, source):

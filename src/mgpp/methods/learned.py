@@ -5,15 +5,17 @@ Memory holds the rest: W ("latent"), the scores S ("learned_score") with their t
 optimizer steps W: it is put into the parameter just before the step and taken out just after it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from mgpp.functional.adam import adam_
-from mgpp.functional.chunks import chunks
-from mgpp.functional.mask import mask_
+from mgpp.functional.learned import learned_score
+from mgpp.functional.select import Cut
+from mgpp.kernels import Promise, mask_
+from mgpp.kernels.learning import learn_scores_, mask_smallest_, put_mask_on_
 from mgpp.methods.recipe import Between, Score, Step
 
 SCORE = "learned_score"
@@ -32,22 +34,35 @@ def masks(step: Step) -> list[Tensor]:
     return step.memory.zeros("keep", torch.bool)
 
 
+def mask_lowest(step: Step, score: Score, k: int | Sequence[int]) -> Cut | Promise | None:
+    """The lowest leave the mask: k of all together, or so many of each weight."""
+    return mask_smallest_(
+        masks(step),
+        k,
+        sizes=step.holding.sizes,
+        score=score,
+        inputs=score.beside(step),
+        ranks=step.ranks,
+        scratch=step.scratch,
+    )
+
+
 class LearnedScore(Score):
-    """S. A weight that is zero itself goes first: only so can the zeros be as many as asked."""
+    """S, and what is zero itself goes first."""
 
     def beside(self, step: Step) -> list[tuple[Tensor, ...]]:
         return list(zip(latents(step), step.memory.zeros(SCORE), strict=True))
 
     def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor:
-        latent, score = beside
-        return score.where(latent != 0, torch.finfo(score.dtype).min)  # not -inf: a record must be JSON
+        return learned_score(*beside)
 
 
 class Pressure(Protocol):
-    """A penalty on the scores themselves."""
+    """A penalty on the scores themselves, c·Σ σ(S)."""
 
-    def gradient(self, score: Tensor, *, t: int, total: int) -> Tensor:
-        """Its gradient in S at step t; `total` scores there are."""
+    def strength(self, *, t: int, total: int) -> float:
+        """c at step t; `total` scores there are."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,42 +73,54 @@ class ForwardMask(Between):
     pressure: Pressure | None = None
 
     def before_step(self, step: Step) -> None:
-        self._learn(step)
+        """S learns; then, where there is a mask, the parameter becomes W and its gradient dL/dW."""
+        everything = [latents(step), *(step.memory.zeros(kind) for kind in (SCORE, *MOMENTS))]
         keeps = step.memory.get("keep")
-        if keeps is None:
-            return
-        for weight, latent, keep in zip(step.weights, latents(step), keeps, strict=True):
-            if weight.grad is not None:
-                mask_([weight.grad], [keep])  # dL/dW = dL/dW' ⊙ M
-            weight.copy_(latent)
+        strength = 0.0 if self.pressure is None else self.pressure.strength(t=step.t, total=step.num_weights)
+        for number, (factor, alike) in enumerate(_by_factor(step).items()):
+            weights = [step.weights[i] for i in alike]
+            w, score, mean, square = ([of_all[i] for i in alike] for of_all in everything)
+            learn_scores_(
+                weights,
+                [weight.grad for weight in weights if weight.grad is not None],
+                w,
+                score,
+                mean,
+                square,
+                keeps=None if keeps is None else [keeps[i] for i in alike],
+                t=step.t,
+                lr=self.lr * factor,
+                grad_scale=step.grad_scale,
+                pressure=strength,
+                key=f"learned {number}",
+                scratch=step.scratch,
+            )
+        if keeps is not None:
+            for weight, latent in zip(step.weights, latents(step), strict=True):
+                if weight.grad is None:
+                    weight.copy_(latent)
 
     def after_step(self, step: Step) -> None:
-        for weight, latent, keep in zip(step.weights, latents(step), step.memory.get("keep") or [], strict=False):
-            latent.copy_(weight)
-            mask_([weight], [keep])
+        keeps = step.memory.get("keep")
+        if keeps is not None:
+            put_mask_on_(step.weights, keeps, latents(step), scratch=step.scratch)
 
     def after_skip(self, step: Step) -> None:
         if step.memory.get("keep") is not None:
             self.after_event(step)
 
     def after_event(self, step: Step) -> None:
-        for weight, latent, keep in zip(step.weights, latents(step), step.memory.get("keep") or [], strict=True):
-            mask_([weight], [keep], sources=[latent])
+        keeps = step.memory.get("keep") or []
+        mask_(step.weights, keeps, sources=latents(step), of="latents", scratch=step.scratch)
 
-    def _learn(self, step: Step) -> None:
-        """dL/dS = (dL/dW')·W, and a step of Adam down it."""
-        kept = [step.memory.zeros(kind) for kind in (SCORE, *MOMENTS)]
-        for weight, latent, *moments in zip(step.weights, latents(step), *kept, strict=True):
-            if weight.grad is None:
-                continue
-            lr = self.lr * schedule_factor(step, weight)
-            for grad, w, score, mean, square in chunks(weight.grad, latent, *moments):
-                slope = grad.to(score.dtype) * w
-                if isinstance(step.grad_scale, Tensor) or step.grad_scale != 1:
-                    slope.div_(step.grad_scale)
-                if self.pressure is not None:
-                    slope.add_(self.pressure.gradient(score, t=step.t, total=step.num_weights))
-                adam_(score, slope, mean, square, t=step.t, lr=lr)
+
+def _by_factor(step: Step) -> dict[float, list[int]]:
+    """The weights that have a gradient, by their `schedule_factor`: nearly always it is one for all."""
+    alike: dict[float, list[int]] = {}
+    for i, weight in enumerate(step.weights):
+        if weight.grad is not None:
+            alike.setdefault(schedule_factor(step, weight), []).append(i)
+    return alike
 
 
 def schedule_factor(step: Step, weight: Tensor) -> float:

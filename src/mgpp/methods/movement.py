@@ -1,13 +1,12 @@
 """Movement pruning: scores learned straight through the mask + cubic ramp + a mask in the forward pass."""
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Literal
 
-import torch
-
-from mgpp.functional.mask import mask_smallest_
 from mgpp.functional.select import Cut
-from mgpp.methods.learned import ForwardMask, LearnedScore, check_score_lr, masks
+from mgpp.kernels import Promise
+from mgpp.methods.learned import ForwardMask, LearnedScore, check_score_lr, mask_lowest, masks
 from mgpp.methods.prior import Prior, check_prior, penalty_of
 from mgpp.methods.ramp import Ramp
 from mgpp.methods.recipe import Recipe, Score, Select, Step
@@ -55,10 +54,8 @@ class Movement(Ramp):
 class MaskEverywhere(Select):
     """The lowest of all weights together leave the mask."""
 
-    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
-        k = int(sparsity * step.num_weights)
-        cut = mask_smallest_(masks(step), k, score=score, inputs=score.beside(step), ranks=step.ranks)
-        return Cut(value=float(cut), below=k, ties=0)
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None:
+        return mask_lowest(step, score, int(sparsity * step.num_weights))
 
 
 class MaskByLayer(Select):
@@ -68,17 +65,9 @@ class MaskByLayer(Select):
     gives to the next. The cut is the lowest of the matrices' cuts.
     """
 
-    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
-        cuts, seen = [], 0
-        for mask, size, beside in zip(masks(step), step.holding.sizes, score.beside(step), strict=True):
-            k = int(sparsity * (seen + size)) - int(sparsity * seen)
-            seen += size
-            if k == size:
-                mask.fill_(False)
-            else:
-                cuts.append(mask_smallest_([mask], k, score=score, inputs=[beside], ranks=step.ranks))
-        lowest = torch.stack([cut.to(cuts[0].device) for cut in cuts]).min()
-        return Cut(value=float(lowest), below=int(sparsity * seen), ties=0)
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None:
+        ends = [int(sparsity * seen) for seen in accumulate(step.holding.sizes, initial=0)]
+        return mask_lowest(step, score, [after - before for before, after in pairwise(ends)])
 
 
 class PatternEverywhere(Patterned):

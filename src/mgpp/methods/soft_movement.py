@@ -1,15 +1,15 @@
 """Soft movement pruning: learned scores, a rising threshold and a penalty on the scores; the sparsity emerges."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
-from mgpp.functional.mask import count_zeros, mask_smallest_
 from mgpp.functional.schedule import cubic_sparsity
 from mgpp.functional.select import Cut
-from mgpp.methods.learned import SCORE, ForwardMask, LearnedScore, Pressure, check_score_lr, masks
+from mgpp.kernels import Promise
+from mgpp.kernels.learning import mask_up_to_
+from mgpp.methods.learned import ForwardMask, LearnedScore, Pressure, check_score_lr, mask_lowest, masks
 from mgpp.methods.prior import Prior, check_prior, penalty_of
 from mgpp.methods.ramp import Ramp, Schedule
 from mgpp.methods.recipe import Recipe, Score, Select, Step
@@ -84,9 +84,8 @@ class MeanSigmoid(Pressure):
     schedule: Emerging
     weight: float
 
-    def gradient(self, score: Tensor, *, t: int, total: int) -> Tensor:
-        sigma = torch.sigmoid(score)
-        return sigma.mul_(1 - sigma).mul_(self.weight * self.schedule.progress(t) / total)
+    def strength(self, *, t: int, total: int) -> float:
+        return self.weight * self.schedule.progress(t) / total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +96,43 @@ class AboveThreshold(Select):
     threshold: float
     exact: bool
 
-    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut:
-        keeps = masks(step)
+    def __call__(self, step: Step, score: Score, sparsity: float) -> Cut | Promise | None:
         if self.exact and sparsity >= self.schedule.sparsity:
-            k = int(sparsity * step.num_weights)
-            cut = mask_smallest_(keeps, k, score=score, inputs=score.beside(step), ranks=step.ranks)
-            return Cut(value=float(torch.sigmoid(cut)), below=k, ties=0)
+            taken = mask_lowest(step, score, int(sparsity * step.num_weights))
+            return Squashed.of(taken)
         tau = self.threshold * self.schedule.progress(step.t)
-        for keep, learned in zip(keeps, step.memory.zeros(SCORE), strict=True):
-            torch.gt(learned, _logit(tau), out=keep)
-        return Cut(value=tau, below=count_zeros(keeps, step.ranks), ties=0)
+        keeps = masks(step)
+        inputs = score.beside(step)
+        taken = mask_up_to_(keeps, _logit(tau), inputs=inputs, ranks=step.ranks, scratch=step.scratch)
+        return Squashed.of(taken, tau)
+
+
+@dataclass(frozen=True)
+class Squashed:
+    """A promised cut of scores, told as σ's: as σ of it, or as the τ that it was made from."""
+
+    taken: Promise
+    tau: float | None
+
+    @classmethod
+    def of(cls, taken: Cut | Promise | None, tau: float | None = None) -> Cut | Promise | None:
+        if taken is None or isinstance(taken, Cut):
+            return taken if taken is None else replace(taken, value=_sigma(taken.value) if tau is None else tau)
+        return cls(taken, tau)
+
+    def ready(self) -> bool:
+        return self.taken.ready()
+
+    def cut(self) -> Cut:
+        cut = self.taken.cut()
+        return replace(cut, value=_sigma(cut.value) if self.tau is None else self.tau)
+
+    def zeros(self) -> list[int]:
+        return self.taken.zeros()
+
+
+def _sigma(value: float) -> float:
+    return float(torch.sigmoid(torch.tensor(value, dtype=torch.float64)))
 
 
 def _logit(share: float) -> float:
