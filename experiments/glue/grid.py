@@ -44,31 +44,39 @@ METHODS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 DEAR = {"oBERT": {"method": "obert", "every": 0.1, "num_grads": 128}}
 TAUGHT = {"MGPP curvature + teacher": (FREE, [{"strength": 0.01}]), "PLATON + teacher": ({"method": "platon"}, [{}])}
 TEACHER = {"temperature": 2.0, "weight": 0.9}
-# Not in the table: what else might have helped.
-TRIED = {
-    "score |θ|·v̂^¼": {**FREE, "method": "tried", "form": "power", "power": 0.5, "strength": 0.0},
-    "score |θ|·v̂^⅜": {**FREE, "method": "tried", "form": "power", "power": 0.75, "strength": 0.0},
-    "score |θ|·v̂^⅝": {**FREE, "method": "tried", "form": "power", "power": 1.25, "strength": 0.0},
-    "levelled by matrix, half": {**FREE, "method": "tried", "form": "levelled", "power": 0.5, "strength": 0.0},
-    "levelled by matrix": {**FREE, "method": "tried", "form": "levelled", "power": 1.0, "strength": 0.0},
-    "posterior, n": {**FREE, "method": "tried", "form": "posterior", "examples": 1.0, "strength": 0.0},
-    "posterior, 32n": {**FREE, "method": "tried", "form": "posterior", "examples": 32.0, "strength": 0.0},
-    "posterior, 1000n": {**FREE, "method": "tried", "form": "posterior", "examples": 1000.0, "strength": 0.0},
-    "ramp to 0.5": {**FREE, "strength": 0.01, "end": 0.5},
-    "ramp to 0.85": {**FREE, "strength": 0.01, "end": 0.85},
-    "ramp from 0": {**FREE, "strength": 0.01, "start": 1},
-    "mask held after the ramp": {**FREE, "strength": 0.01, "fix_after_ramp": True},
-    "first cut at 30%": {**FREE, "strength": 0.01, "initial_sparsity": 0.3},
-    "spike 1e-7": {**FREE, "strength": 0.01, "spike_var": 1e-7},
-    "spike 1e-11": {**FREE, "strength": 0.01, "spike_var": 1e-11},
-    "strength 0.001": {**FREE, "strength": 0.001},
-    "strength 1": {**FREE, "strength": 1.0},
-    "coupled": {**FREE, "decoupled": False, "strength": 0.01},
-    "slab 0.01": {**FREE, "strength": 0.01, "slab_var": 0.01},
-    "slab 1": {**FREE, "strength": 0.01, "slab_var": 1.0},
-    "λ 1e-4": {**FREE, "strength": 0.01, "slab_prob": 1e-4},
-    "λ 1e-12": {**FREE, "strength": 0.01, "slab_prob": 1e-12},
-    "Movement from 0.3": {"method": "movement", "start": 0.3},
+# Not in the table: what else might have helped, and the training's own settings beside it.
+SCORED = {**FREE, "method": "tried", "strength": 0.0}
+MILD = {**FREE, "strength": 0.01}
+TRIED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "score |θ|·v̂^¼": ({**SCORED, "form": "power", "power": 0.5}, {}),
+    "score |θ|·v̂^⅜": ({**SCORED, "form": "power", "power": 0.75}, {}),
+    "score |θ|·v̂^⅝": ({**SCORED, "form": "power", "power": 1.25}, {}),
+    "levelled by matrix, half": ({**SCORED, "form": "levelled", "power": 0.5}, {}),
+    "levelled by matrix": ({**SCORED, "form": "levelled", "power": 1.0}, {}),
+    "posterior, n": ({**SCORED, "form": "posterior", "examples": 1.0}, {}),
+    "posterior, 32n": ({**SCORED, "form": "posterior", "examples": 32.0}, {}),
+    "posterior, 1000n": ({**SCORED, "form": "posterior", "examples": 1000.0}, {}),
+    "ramp to 0.5": ({**MILD, "end": 0.5}, {}),
+    "ramp to 0.85": ({**MILD, "end": 0.85}, {}),
+    "ramp from 0": ({**MILD, "start": 1}, {}),
+    "mask held after the ramp": ({**MILD, "fix_after_ramp": True}, {}),
+    "first cut at 30%": ({**MILD, "initial_sparsity": 0.3}, {}),
+    "an event at every step": ({**MILD, "every": 1}, {}),
+    "an event every 50 steps": ({**MILD, "every": 50}, {}),
+    "spike 1e-7": ({**MILD, "spike_var": 1e-7}, {}),
+    "spike 1e-11": ({**MILD, "spike_var": 1e-11}, {}),
+    "strength 0.001": ({**FREE, "strength": 0.001}, {}),
+    "strength 1": ({**FREE, "strength": 1.0}, {}),
+    "coupled": ({**MILD, "decoupled": False}, {}),
+    "slab 0.01": ({**MILD, "slab_var": 0.01}, {}),
+    "slab 1": ({**MILD, "slab_var": 1.0}, {}),
+    "λ 1e-4": ({**MILD, "slab_prob": 1e-4}, {}),
+    "λ 1e-12": ({**MILD, "slab_prob": 1e-12}, {}),
+    "Adam's β2 0.99": (MILD, {"betas": [0.9, 0.99]}),
+    "Adam's β2 0.98": (MILD, {"betas": [0.9, 0.98]}),
+    "learning rate level until the ramp's end": (MILD, {"level": 0.7}),
+    "Movement from 0.3": ({"method": "movement", "start": 0.3}, {}),
+    "PA, not clipped": ({"method": "prior_annealing"}, {"clip": None}),
 }
 
 
@@ -104,8 +112,11 @@ def candidates(model: str) -> list[dict[str, Any]]:
                 )
                 for own, rate in product(settings, rates)
             ]
-        more = {**TRIED, **DEAR}
-        cells += [cell(name, model, task, method, CHOOSE_AT, lr=rates[1], **held) for name, method in more.items()]
+        others = {**TRIED, **{name: (method, {}) for name, method in DEAR.items()}}
+        cells += [
+            cell(name, model, task, method, CHOOSE_AT, lr=rates[1], **held, **more)
+            for name, (method, more) in others.items()
+        ]
     return cells
 
 

@@ -124,7 +124,11 @@ class Stack:
     def _linear(self, x: Tensor, name: str) -> Tensor:
         weight, bias = self.params[f"{name}.weight"], self.params[f"{name}.bias"]
         x = self._half(x)
-        return torch.baddbmm(bias.to(x.dtype)[:, None], x, weight.to(x.dtype).transpose(1, 2))
+        y = torch.baddbmm(bias.to(x.dtype)[:, None], x, weight.to(x.dtype).transpose(1, 2))
+        if f"{name}.left" not in self.params:
+            return y
+        left, right = (self.params[f"{name}.{part}"].to(x.dtype).transpose(1, 2) for part in ("left", "right"))
+        return torch.baddbmm(y, torch.bmm(x, right), left)
 
     def _heads(self, x: Tensor, rows: int, width: int) -> Tensor:
         return x.view(self.size * rows, width, self.config.num_attention_heads, -1).transpose(1, 2)

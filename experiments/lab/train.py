@@ -28,7 +28,8 @@ Cell = dict[str, Any]
 
 def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: str = "cuda") -> list[dict[str, Any]]:
     """What each of `cells` says, all at once: {"model", "task", "method" (a table, or None), "lr", "epochs", "seed",
-    "batch", "clip"}. They share the model, the task, the epochs and the batch's size.
+    "batch", "clip", "betas" (Adam's), "level" (up to which part of the run the learning rate stays)}. They share the
+    model, the task, the epochs and the batch's size.
 
     "held_out": score on a tenth of the train set that is not trained on, instead of the validation set. "teacher":
     {"temperature", "weight", "lr"}: learn from the dense model of the same task and seed, trained at that rate.
@@ -43,8 +44,7 @@ def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: 
     for cell in cells:
         torch.manual_seed(cell["seed"])
         runs.append(Run(cell, load(folder, rows).to(device), rows, total, per_epoch))
-    stacks = len(cells) > 1 or runs[0].can_stack
-    stack = Stack([run.model for run in runs]) if stacks else None
+    stack = Stack([run.model for run in runs]) if runs[0].can_stack else None
     losses = []
     for run in runs:  # not before: the stack moves their weights
         run.start()
@@ -66,7 +66,7 @@ def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: 
             now = slice(start, start + batch)
             step(on_device[:, now], rows.width(shuffled[:, now]))
             for run in runs:
-                run.step(slope(t, total))
+                run.step(slope(t, total, level=run.cell.get("level", 0.0)))
     if device == "cuda":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - began
@@ -107,10 +107,11 @@ class Run:
 
     @property
     def can_stack(self) -> bool:
-        return self.model.config.model_type in NAMES and (self.pruner is None or not self.pruner.added)
+        return self.model.config.model_type in NAMES
 
     def start(self) -> None:
-        self.optimizer = mgpp.AdamW(self.model.parameters(), lr=self.cell["lr"], weight_decay=0.0)
+        betas = tuple(self.cell.get("betas", (0.9, 0.999)))
+        self.optimizer = mgpp.AdamW(self.model.parameters(), lr=self.cell["lr"], betas=betas, weight_decay=0.0)
         for group in self.optimizer.param_groups:
             group["initial_lr"] = self.cell["lr"]
         if self.pruner is not None:
@@ -141,10 +142,11 @@ class Run:
             self.records.append(record)
 
 
-def slope(t: int, total: int) -> float:
-    """Up over the first steps, then down to nothing, along lines."""
+def slope(t: int, total: int, *, level: float = 0.0) -> float:
+    """Up over the first steps, level up to this part of the run, then down to nothing, along lines."""
     first = max(1, round(WARM_UP * total))
-    return t / first if t <= first else (total - t) / max(1, total - first)
+    from_here = max(first, round(level * total))
+    return min(1.0, t / first, (total - t) / max(1, total - from_here))
 
 
 def split(path: Path, cell: Cell, padding: int, device: str) -> tuple[Rows, dict[str, Rows]]:

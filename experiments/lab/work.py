@@ -22,8 +22,8 @@ import torch.multiprocessing as mp
 from mgpp.run.result import provenance
 
 STACKING = ("minilm", "mpnet-base")  # whose families stack.py knows
-ALONE = ("losparse", "obert")  # it changes layers; it takes gradients of its own
-SLOW = ("tried", "movement", "soft_movement")  # would hold up the others
+# Not with the others: it changes layers; it takes gradients of its own; it is not fused.
+APART = ("losparse", "obert", "tried")
 
 
 def key_of(cell: dict[str, Any]) -> str:
@@ -60,8 +60,8 @@ def stacks_of(cells: list[dict[str, Any]], most: int) -> list[list[dict[str, Any
     for cell in cells:
         method = (cell["method"] or {}).get("method")
         shared = {key: cell.get(key) for key in ("model", "task", "epochs", "batch", "held_out", "rows")}
-        alike = key_of({**shared, "slow": method in SLOW})
-        if cell["model"] not in STACKING or method in ALONE:
+        alike = key_of({**shared, "apart": method if method in APART else None})
+        if cell["model"] not in STACKING:
             stacks.append([cell])
             continue
         if alike not in open_ones or len(open_ones[alike]) == most:

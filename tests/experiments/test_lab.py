@@ -52,6 +52,30 @@ def test_a_stack_gives_each_model_its_own_outputs_and_gradients(kind, more):
             torch.testing.assert_close(model.get_parameter(name).grad, grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
+def test_a_stack_of_low_rank_layers_computes_with_all_of_their_parts():
+    from stack import Stack
+
+    from mgpp.layers import factorize_
+    from mgpp.targets import find_targets
+
+    torch.manual_seed(0)
+    models = [small("bert") for _ in range(2)]
+    ids = torch.randint(2, 50, (2, 4, 8))
+    expected = torch.stack([model(input_ids=rows).logits for model, rows in zip(models, ids, strict=True)])
+    for model in models:
+        factorize_(model, find_targets(model), ratio=0.3)
+    stack = Stack(models)
+    logits = stack.logits(ids, torch.ones_like(ids), None, training=False)
+    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
+    stack.backward(logits.square().sum())
+    assert all(
+        param.grad.any()
+        for model in models
+        for name, param in model.named_parameters()
+        if "left" in name or "right" in name
+    )
+
+
 @pytest.fixture
 def room(tmp_path, tiny_bert, tiny_reviews):
     from features import main
@@ -105,6 +129,25 @@ def test_alone_or_together_a_cell_gives_the_same(room):
     assert together["metrics"] == alone["metrics"]
 
 
+@pytest.mark.parametrize(
+    ("method", "more"), [("losparse", {"ratio": 0.1}), ("obert", {"num_grads": 4, "block": 8, "batch_size": 4})]
+)
+def test_a_method_of_its_own_kind_is_stacked_with_its_like(room, method, more):
+    from train import train
+
+    table = {"method": method, "sparsity": 0.5, "start": 0.2, "end": 0.7, "every": 4, **more}
+    results = train([cell("a", table), cell("b", table, seed=1, lr=2e-3)], **room)
+    assert [result["stacked"] for result in results] == [2, 2]
+    assert all(0.5 <= result["sparsity"] < 0.55 for result in results)
+
+
+def test_the_learning_rate_rises_stays_and_falls():
+    from train import slope
+
+    assert [slope(t, 100) for t in (3, 6, 53, 100)] == [0.5, 1.0, 0.5, 0.0]
+    assert [slope(t, 100, level=0.7) for t in (3, 6, 70, 85, 100)] == [0.5, 1.0, 1.0, 0.5, 0.0]
+
+
 def test_what_is_alike_goes_together_and_what_cannot_goes_alone():
     from work import stacks_of
 
@@ -113,6 +156,10 @@ def test_what_is_alike_goes_together_and_what_cannot_goes_alone():
         cell("b", {"method": "losparse"}),
         cell("c", {"method": "gmp"}),
         cell("d", None, epochs=3),
-        cell("e", {"method": "movement"}),
+        cell("e", {"method": "losparse"}),
+        cell("f", {"method": "tried"}),
+        cell("g", None, model="another"),
+        cell("h", None, model="another"),
     ]
-    assert [[one["name"] for one in stack] for stack in stacks_of(cells, most=8)] == [["a", "c"], ["b"], ["d"], ["e"]]
+    stacks = [[one["name"] for one in stack] for stack in stacks_of(cells, most=8)]
+    assert stacks == [["a", "c"], ["b", "e"], ["d"], ["f"], ["g"], ["h"]]
