@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shutil
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -113,19 +114,26 @@ def test_every_public_name_is_on_the_api_page():
     assert sorted(re.findall(r"^::: mgpp\.(\w+)$", text, flags=re.MULTILINE)) == sorted(mgpp.__all__)
 
 
-def test_figures_are_what_their_script_draws(tmp_path):
+def test_figures_are_what_their_scripts_draw(tmp_path):
     pytest.importorskip("matplotlib")
-    script = ROOT / "docs" / "figures" / "draw.py"
-    spec = importlib.util.spec_from_file_location("draw", script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.draw(tmp_path)
-    drawn = {path.name for path in tmp_path.iterdir()}
-    assert drawn == {path.name for path in script.parent.glob("*.svg")}
+    committed = ROOT / "docs" / "figures"
+    to = tmp_path / "figures"
+    to.mkdir()
+    loaded(committed / "draw.py").draw(to)
+    loaded(ROOT / "experiments" / "glue" / "figure.py").draw_all(to, tmp_path / "runs")
+    drawn = {path.name for path in to.iterdir()}
+    assert drawn == {path.name for path in committed.glob("*.svg")}
     for name in drawn:
         # Another machine may round otherwise.
-        committed = pytest.approx(numbers_of(script.parent / name), abs=0.1)
-        assert numbers_of(tmp_path / name) == committed, f"{name}: run docs/figures/draw.py again"
+        numbers = pytest.approx(numbers_of(committed / name), abs=0.1)
+        assert numbers_of(to / name) == numbers, f"{name}: run docs/figures/draw.py, experiments/glue/figure.py again"
+
+
+def loaded(script: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(script.stem, script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def numbers_of(figure: Path) -> list[float]:

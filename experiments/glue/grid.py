@@ -2,6 +2,7 @@
 
     python experiments/glue/grid.py choose MODEL CELLS                     candidates, scored on held-out train rows
     python experiments/glue/grid.py table MODEL CHOSEN.jsonl CELLS         the best of each, on the validation sets
+    python experiments/glue/grid.py figure MODEL CHOSEN.jsonl CELLS        a few again, looked at while they train
 
 The candidates of every method are as many for all, but for two that cost more: three learning rates, and where a
 method has a setting of its own that matters, two values of it. They are compared by the mean over CHOOSE_ON of the
@@ -43,6 +44,7 @@ METHODS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 # An event takes so many backward passes of its own: fewer of both than its card has, and no settings to choose from.
 DEAR = {"oBERT": {"method": "obert", "every": 0.1, "num_grads": 128}}
 TAUGHT = {"MGPP curvature + teacher": (FREE, [{"strength": 0.01}]), "PLATON + teacher": ({"method": "platon"}, [{}])}
+FIGURED = ("MGPP (paper)", "L2", "MGPP curvature")
 TEACHER = {"temperature": 2.0, "weight": 0.9}
 # Not in the table: what else might have helped, and the training's own settings beside it.
 SCORED = {**FREE, "method": "tried", "strength": 0.0}
@@ -157,12 +159,22 @@ def table(model: str, chosen: dict[str, dict[str, Any]]) -> list[dict[str, Any]]
     return cells
 
 
+def figure(model: str, chosen: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """For the paper's Fig. 2: what is left of the weights, and the cut during training."""
+    return [
+        cell(name, model, "stsb", chosen[name]["method"], CHOOSE_AT, lr=chosen[name]["lr"], seed=0, looks=40)
+        for name in FIGURED
+        if name in chosen
+    ]
+
+
 def read(path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 def main(what: str, model: str, *paths: str) -> None:
-    cells = candidates(model) if what == "choose" else table(model, best(read(paths[0])))
+    made = {"table": table, "figure": figure}
+    cells = candidates(model) if what == "choose" else made[what](model, best(read(paths[0])))
     Path(paths[-1]).write_text(json.dumps(cells, indent=0), encoding="utf-8")
     print(f"{len(cells)} cells")
 

@@ -163,3 +163,32 @@ def test_what_is_alike_goes_together_and_what_cannot_goes_alone():
     ]
     stacks = [[one["name"] for one in stack] for stack in stacks_of(cells, most=8)]
     assert stacks == [["a", "c"], ["b", "e"], ["d"], ["f"], ["g"], ["h"]]
+
+
+def test_runs_that_were_looked_at_become_the_papers_second_figure(room, tmp_path):
+    pytest.importorskip("matplotlib")
+    from experiments.glue import figure
+    from train import train
+
+    from mgpp.report import read_run
+
+    ramp = {"sparsity": 0.75, "start": 0.2, "end": 0.7, "every": 2}
+    methods = {
+        "MGPP curvature": {"method": "mgpp", "score": "curvature", **ramp},
+        "MGPP (paper)": {"method": "mgpp", **ramp},
+        "L2": {"method": "l2", **ramp},
+    }
+    cells = [cell(name, method, looks=10) for name, method in methods.items()]
+    results = tmp_path / "results"
+    results.mkdir()
+    lines = [{"cell": told, **result} for told, result in zip(cells, train(cells, **room), strict=True)]
+    (results / "minilm-figure.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (drawn,) = figure.draw_all(tmp_path / "figures", tmp_path / "runs", results)
+    assert drawn.name == "fig2-minilm.svg"
+    text = drawn.read_text(encoding="utf-8")
+    # In the left panel all of them; in the right one only those whose cut is a size.
+    assert [text.count(f">{name}<") for name in methods] == [1, 2, 2]
+    run = read_run(tmp_path / "runs" / "minilm" / "MGPP (paper)")
+    assert run.events[-1]["cut"] == lines[1]["last"]["cut"]
+    assert run.looks[-1]["step"] == run.last == lines[1]["steps"]
+    assert run.schedule["start"] == round(0.2 * run.last)
