@@ -22,8 +22,8 @@ def loaded(path: str) -> ModuleType:
         ("benchmarks/table.py", "docs/performance.md", 10),
         ("benchmarks/table.py", "docs/reliability.md", 4),
         ("benchmarks/table.py", "docs/export.md", 2),
-        ("experiments/tables.py", "docs/results.md", 5),
-        ("experiments/tables.py", "docs/settings.md", 1),
+        ("experiments/tables.py", "docs/results.md", 10),
+        ("experiments/tables.py", "docs/settings.md", 9),
     ],
 )
 def test_the_tables_of_a_page_are_the_newest_results(script, page, tables):

@@ -1,0 +1,196 @@
+"""Tables say what the results say, of any part of the cells, and how much is missing."""
+
+import json
+import re
+
+import pytest
+from experiments.glue import grid
+from experiments.pages import cells, table1
+from experiments.tables import MAKERS, fill
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from mgpp.targets import find_targets
+
+MADE_ON = {"versions": {"torch": "0"}, "hardware": {"gpu": "a card", "processor": ""}, "commit": "0123456789"}
+METRICS = {"cola": "matthews", "stsb": "pearson"}
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "RESULTS", tmp_path)
+    return tmp_path
+
+
+def line_of(cell: dict, score: float, **more) -> dict:
+    metric = METRICS.get(cell["task"], "accuracy")
+    part = "held_out" if cell.get("held_out") else "validation"
+    scores = {"accuracy": 0.5, "f1": 0.25, "spearman": 0.125, metric: score}
+    memory = {"memory": 12 * table1.PRUNABLE["minilm"]} if cell["name"] == "PLATON" else {}
+    return {"cell": cell, "metrics": {part: scores}, "metric": metric, **memory, **MADE_ON, **more}
+
+
+def write(folder, what: str, lines: list[dict]) -> None:
+    (folder / f"minilm-{what}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def choose(folder, **scores: float) -> list[dict]:
+    """All candidates at 0.5, but for the methods given, whose lowest rate is best; the cells of the table."""
+    lines = [
+        line_of(cell, scores.get(cell["name"], 0.5) - (cell["lr"] != 5e-5) / 10) for cell in grid.candidates("minilm")
+    ]
+    write(folder, "choose", lines)
+    return grid.table("minilm", grid.best(lines))
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return [[part.strip() for part in re.split(r"(?<!\\)\|", row)[1:-1]] for row in re.findall(r"^\|.*", text, re.M)]
+
+
+def row_of(text: str, name: str, table: int = 0) -> list[str]:
+    return [row for row in rows_of(text) if row[0] == name][table]
+
+
+def test_a_finished_table_has_means_deviations_bytes_and_the_best_in_bold(results):
+    planned = choose(results)
+    best = {"PLATON": 0.8, "dense": 0.9, "PLATON + teacher": 0.85}
+    write(results, "table", [line_of(cell, best.get(cell["name"], 0.7) + cell["seed"] / 100) for cell in planned])
+    text = MAKERS["table1"]("minilm")
+    assert "Not all" not in text
+    assert [row[0] for row in rows_of(text)].count("dense") == len(grid.SPARSITIES)
+    tasks = len(grid.EPOCHS)
+    assert rows_of(text)[0][1] == "CoLA, matthews"
+    assert row_of(text, "PLATON")[1:-1] == ["**81.0 ± 1.0**"] * (tasks + 1) + ["12"]
+    assert row_of(text, "PLATON + teacher")[1:-1] == ["86.0 ± 1.0"] * (tasks + 1) + ["0"]
+    assert row_of(text, "dense")[tasks + 1] == "91.0 ± 1.0"
+    assert text.count("**") == 2 * (tasks + 1) * len(grid.SPARSITIES)
+    assert "commit 0123456: a card, torch 0." in text
+
+
+def test_an_unfinished_table_says_what_is_missing(results):
+    planned = choose(results)
+    run = [cell for cell in planned if cell["seed"] == 0 or (cell["seed"] == 1 and cell["task"] != "sst2")]
+    run = [cell for cell in run if cell["name"] in ("dense", "GMP")]
+    write(results, "table", [line_of(cell, 0.6) for cell in run])
+    text = MAKERS["table1"]("minilm")
+    assert text.startswith(f"Not all cells have been run yet: {len(run)} of {len(planned)}.")
+    assert row_of(text, "GMP")[1:7] == [*["60.0 ± 0.0 (2)"] * 4, "60.0 (1)", "60.0 (1)"]
+    assert set(row_of(text, "L2")[1:8]) == {""}
+    assert "**" not in text
+
+
+def test_no_mean_stands_where_a_task_is_missing(results):
+    planned = choose(results)
+    write(results, "table", [line_of(cell, 0.6) for cell in planned if cell["task"] != "rte"])
+    row = row_of(MAKERS["table1"]("minilm"), "PLATON")
+    assert row[list(grid.EPOCHS).index("rte") + 1] == row[len(grid.EPOCHS) + 1] == ""
+
+
+def test_lines_of_settings_that_were_not_chosen_stay_out(results):
+    planned = choose(results)
+    others = [{**cell, "lr": 1.0} for cell in planned]
+    write(results, "table", [line_of(cell, 0.6) for cell in others])
+    assert MAKERS["table1"]("minilm") == f"Not all cells have been run yet: 0 of {len(planned)}."
+
+
+def test_of_a_cell_that_was_run_twice_the_last_counts_and_a_failure_does_not(results):
+    planned = choose(results)
+    once = [line_of(cell, 0.2) for cell in planned]
+    failed = [{"cell": cell, "error": "out of memory"} for cell in planned]
+    write(results, "table", [*once, *[line_of(cell, 0.6) for cell in planned], *failed])
+    assert row_of(MAKERS["table1"]("minilm"), "GMP")[1] == "**60.0 ± 0.0**"
+
+
+def test_a_step_has_the_time_of_the_benchmarks_side(results, tmp_path, monkeypatch):
+    sides = {"plain": 1.0, "plain, mgpp.AdamW": 2.0, "gmp": 3.0, "mgpp curvature decoupled, mgpp.AdamW": 4.0}
+    measured = {"command": "mgpp bench", **MADE_ON, "rows": [{"name": n, "device_ms": ms} for n, ms in sides.items()]}
+    (tmp_path / "steps.json").write_text(json.dumps([{}, measured]))
+    monkeypatch.setattr(table1, "STEPS", tmp_path / "steps.json")
+    write(results, "table", [line_of(cell, 0.6) for cell in choose(results)])
+    text = MAKERS["table1"]("minilm")
+    expected = {"dense": "2.0", "GMP": "3.0", "MGPP curvature": "4.0", "MGPP curvature + teacher": "", "oBERT": ""}
+    assert {name: row_of(text, name)[-1] for name in expected} == expected
+    assert "ms a step: `mgpp bench`" in text
+
+
+def test_the_chosen_settings_are_those_with_the_best_mean(results):
+    choose(results, PLATON=0.75)
+    text = MAKERS["chosen"]("minilm")
+    assert "Not all" not in text
+    assert row_of(text, "PLATON")[1:] == ["5e-05", "beta2 0.85", "75.0", "6"]
+    assert row_of(text, "dense")[1:] == ["5e-05", "", "50.0", "3"]
+    assert row_of(text, "PA")[2] == "spike_var_start as by default, spike_var_end as by default"
+
+
+def test_candidates_that_were_not_run_are_counted(results):
+    lines = [line_of(cell, 0.5) for cell in grid.candidates("minilm") if cell["lr"] == 1e-4]
+    write(results, "choose", lines)
+    text = MAKERS["chosen"]("minilm")
+    assert text.startswith("Not all cells")
+    assert row_of(text, "PLATON")[4] == "2 of 6 run"
+
+
+def test_an_ablation_stands_beside_what_it_changes(results):
+    planned = grid.candidates("minilm")
+    scores = {"spike 1e-7": 0.75, "curvature, no prior": 0.625, "posterior, n": 0.75}
+    write(results, "choose", [line_of(cell, scores.get(cell["name"], 0.5)) for cell in planned])
+    text = MAKERS["ablations"]("minilm")
+    assert "Not all" not in text
+    assert row_of(text, "spike 1e-7")[1:] == ["75.0", "75.0", "75.0", "75.0", "+25.0"]
+    assert row_of(text, "curvature, no prior")[5] == "+12.5"
+    assert row_of(text, "posterior, n")[5] == "+12.5"  # from the same score without a prior
+    names = [row[0] for row in rows_of(text)]
+    assert names.index("PA, not clipped") == names.index("**PA**") + 1
+    assert {name.replace("|", r"\|") for name in grid.TRIED} <= set(names)
+
+
+def test_a_sweep_has_every_value_of_one_setting(results):
+    lines = [line_of(cell, 0.5) for cell in grid.candidates("minilm")]
+    write(results, "choose", lines)
+    expected = {"spike_var": [1e-11, 1e-9, 1e-7], "slab_prob": [1e-12, 1e-7, 1e-4], "lr": [5e-5, 1e-4, 2e-4]}
+    for setting, values in expected.items():
+        rows = rows_of(MAKERS["sweep"]("minilm", setting))[2:]
+        assert [row[0] for row in rows] == [f"`{setting}={value:g}`" for value in values]
+        assert {tuple(row[1:]) for row in rows} == {("50.0",) * 4}
+    write(results, "choose", [line for line in lines if line["cell"]["task"] == "cola"])
+    text = MAKERS["sweep"]("minilm", "spike_var")
+    assert text.startswith("Not all cells have been run yet: 3 of 9.")
+    assert rows_of(text)[2][1:] == ["", "50.0", "", ""]
+
+
+def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
+    alone = rows_of(MAKERS["paper"]("minilm"))
+    assert ["90%", "MGPP", "DeBERTaV3-base", "48.0", "82.6/87.1", "87.2/86.7", "66.2", "90.2"] in alone
+    write(results, "table", [line_of(cell, 0.6) for cell in choose(results)])
+    rows = rows_of(MAKERS["paper"]("minilm"))
+    ours = [row[:2] for row in rows if row[2] == "minilm, here"]
+    assert ["80%", "MvP"] in ours
+    assert not any(sparsity == "85%" for sparsity, _ in ours)
+    here = next(row for row in rows if row[:3] == ["90%", "MGPP", "minilm, here"])
+    assert here[3:] == ["60.0", "60.0/25.0", "60.0/12.5", "60.0", "60.0"]
+
+
+@pytest.mark.parametrize("maker", ["table1", "chosen", "ablations", "figure2", "sweep", "candidates"])
+def test_without_results_every_maker_says_so(results, maker):
+    words = {"sweep": ["lr"], "candidates": ["stsb"]}.get(maker, [])
+    for model in grid.RATES:
+        assert MAKERS[maker](model, *words).startswith("Not all cells have been run yet: 0 of ")
+
+
+def test_a_block_of_a_page_may_hand_words_to_its_maker(results):
+    page = "<!-- experiment: sweep minilm lr -->\nold\n<!-- end -->\n"
+    assert fill(page) == f"<!-- experiment: sweep minilm lr -->\n\n{MAKERS['sweep']('minilm', 'lr')}\n\n<!-- end -->\n"
+
+
+SIZES = {"minilm": ("bert", 6, 384), "mpnet-base": ("mpnet", 12, 768), "deberta-v3-xsmall": ("deberta-v2", 12, 384)}
+
+
+@pytest.mark.parametrize("model", SIZES)
+def test_bytes_are_divided_by_the_weights_that_are_pruned(model):
+    kind, layers, width = SIZES[model]
+    more = {"share_att_key": True, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
+    config = AutoConfig.for_model(
+        kind, num_hidden_layers=layers, hidden_size=width, intermediate_size=4 * width, vocab_size=9,
+        num_attention_heads=width // 64, pooler_hidden_size=width, **(more if kind == "deberta-v2" else {}),
+    )  # fmt: skip
+    weights = find_targets(AutoModelForSequenceClassification.from_config(config)).values()
+    assert sum(weight.numel() for weight in weights) == table1.PRUNABLE[model]
