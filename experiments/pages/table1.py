@@ -68,15 +68,17 @@ def _by_seed(lines: list[Line], sparsity: float, tasks: list[str]) -> Scores:
 
 
 def _column(scores: Scores) -> dict[str, str]:
-    """In bold the best of those that can be compared: pruned, without a teacher, with every seed."""
-    rivals = {
-        name: round(statistics.fmean(values), 3)
-        for name, values in scores.items()
-        if len(values) == len(grid.SEEDS) and name != "dense" and name not in grid.TAUGHT
-    }
-    top = max(rivals.values(), default=None)
+    """In bold the best that is pruned and has no teacher, but not while a rival lacks some of its seeds."""
+    rivals = {name: values for name, values in scores.items() if values and _competes(name)}
+    is_whole = all(len(values) == len(grid.SEEDS) for values in rivals.values())
+    means = {name: round(statistics.fmean(values), 3) for name, values in rivals.items() if is_whole}
+    top = max(means.values(), default=None)
     shown = {name: spread(values, len(grid.SEEDS)) for name, values in scores.items()}
-    return {name: f"**{text}**" if name in rivals and rivals[name] == top else text for name, text in shown.items()}
+    return {name: f"**{text}**" if name in means and means[name] == top else text for name, text in shown.items()}
+
+
+def _competes(name: str) -> bool:
+    return name != "dense" and name not in grid.TAUGHT
 
 
 def _bytes(name: str, model: str, lines: list[Line]) -> str:

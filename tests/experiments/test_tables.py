@@ -85,6 +85,14 @@ def test_no_mean_stands_where_a_task_is_missing(results):
     assert row[list(grid.EPOCHS).index("rte") + 1] == row[len(grid.EPOCHS) + 1] == ""
 
 
+def test_nothing_is_best_while_a_rival_lacks_seeds(results):
+    run = [cell for cell in choose(results) if cell["name"] == "GMP" or (cell["name"], cell["seed"]) == ("L2", 0)]
+    write(results, "table", [line_of(cell, 0.6) for cell in run])
+    assert "**" not in MAKERS["table1"]("minilm")
+    write(results, "table", [line_of(cell, 0.6) for cell in run if cell["name"] == "GMP"])
+    assert row_of(MAKERS["table1"]("minilm"), "GMP")[1] == "**60.0 ± 0.0**"
+
+
 def test_lines_of_settings_that_were_not_chosen_stay_out(results):
     planned = choose(results)
     others = [{**cell, "lr": 1.0} for cell in planned]
