@@ -66,6 +66,19 @@ def test_ties_go_by_position(k, device):
     assert_selects_alike([torch.full((5000,), -0.5, device=device), torch.full((100, 100), 0.5, device=device)], k)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_many_equal_to_the_last_cut_are_counted_and_go_by_position(dtype, device):
+    near = 0.5 + 0.001 * (torch.rand(41, 200, device=device) - 0.5)  # inside the window, which would hold a cut anyhow
+    equal = torch.full((70, 70), 0.5, device=device)
+    start = [tensor.to(dtype) for tensor in (torch.randn(3000, device=device), near, equal)]
+    weights = [weight.clone() for weight in start]
+    selection = None
+    for k in (6000, 6000, 6001, 6001):
+        for weight, first in zip(weights, start, strict=True):
+            weight.copy_(first)
+        selection = assert_selects_alike(weights, k, selection=selection)
+
+
 def test_dtypes_beside_each_other_compare_by_value_and_tie_by_position(device):
     weights = [tensors([(40, 50)], dtype, device, scale=1.0)[0] for dtype in [*DTYPES, torch.float32, torch.bfloat16]]
     weights.append(weights[1].float())

@@ -106,7 +106,7 @@ def _adamw_kernel(
             else:
                 counted += packed
     if SCORE != "none":
-        record_count(counted, state, window, NARROW)
+        record_count(counted, state, window, WINDOW, NARROW)
 
 
 def flags_of(layout: Layout, targets: Sequence[bool], scratch: dict[str, Any]) -> list[Tensor]:

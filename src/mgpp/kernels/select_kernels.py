@@ -66,14 +66,16 @@ def key_of(score, SHIFT: tl.constexpr):
 
 @triton.jit
 def count_keys(key, inside, low, window, WINDOW: tl.constexpr, MASKED: tl.constexpr):
-    """How many keys lie below the window; those inside are counted where they belong."""
+    """How many keys lie below the window, and from bit 32 on how many in its middle; the others inside are counted
+    where they belong. The middle is the last cut, where millions may be equal, and would wait for one counter."""
     under = key < low
     within = (key >= low) & (key - low < WINDOW)
     if MASKED:
         under &= inside
         within &= inside
-    tl.atomic_add(window + (key - low), tl.full(key.shape, 1, tl.int64), mask=within, sem="relaxed")
-    return tl.sum(under.to(tl.int32))
+    middle = within & (key - low == WINDOW // 2)
+    tl.atomic_add(window + (key - low), tl.full(key.shape, 1, tl.int64), mask=within & ~middle, sem="relaxed")
+    return tl.sum(under.to(tl.int32)) + (tl.sum(middle.to(tl.int32)).to(tl.int64) << 32)
 
 
 @triton.jit
@@ -94,14 +96,15 @@ def unpack(packed):
 
 
 @triton.jit
-def record_count(counted, state, window, NARROW: tl.constexpr):
+def record_count(counted, state, window, WINDOW: tl.constexpr, NARROW: tl.constexpr):
     """Add one program's count to all programs'."""
     if NARROW:
         place = tl.arange(0, 8)
         tl.atomic_add(window + (place - 1), counted, mask=(place > 0) & (place < 7), sem="relaxed")
         tl.atomic_add(state + _BELOW, tl.sum(tl.where(place == 0, counted, 0)), sem="relaxed")
     else:
-        tl.atomic_add(state + _BELOW, counted.to(tl.int64), sem="relaxed")
+        tl.atomic_add(state + _BELOW, counted & 0xFFFFFFFF, sem="relaxed")
+        tl.atomic_add(window + WINDOW // 2, counted >> 32, mask=counted >> 32 > 0, sem="relaxed")
 
 
 @triton.jit
@@ -126,11 +129,11 @@ def nothing_packed(NARROW: tl.constexpr, BLOCK: tl.constexpr):
 def count_block(
     key, at, size, low, window, WINDOW: tl.constexpr, NARROW: tl.constexpr, MASKED: tl.constexpr
 ):  # fmt: skip
-    """Packed counters where the window is narrow, else the number of keys below it."""
+    """Packed counters where the window is narrow, else the numbers of keys below it and in its middle."""
     if NARROW:
         counted = pack_places(key, at < size, low)
     else:
-        counted = count_keys(key, at < size, low, window, WINDOW, MASKED).to(tl.int64)
+        counted = count_keys(key, at < size, low, window, WINDOW, MASKED)
     return counted
 
 
@@ -165,7 +168,7 @@ def count_kernel(
                 counted += unpack(packed)
             else:
                 counted += packed
-    record_count(counted, state, window, NARROW)
+    record_count(counted, state, window, WINDOW, NARROW)
 
 
 @triton.jit
