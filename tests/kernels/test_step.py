@@ -1,5 +1,7 @@
 """The fused prior and the fused AdamW step do what their readable twins do."""
 
+import math
+
 import pytest
 import torch
 
@@ -74,6 +76,15 @@ def test_the_fused_step_is_the_twins(pull, dtype, device):
     tolerance = {"rtol": 1e-4, "atol": 1e-5} if pull is not None and dtype == torch.float32 else {}
     for index in (0, 2, 3):
         close(lists[index], expected[index], **tolerance)
+
+
+def test_the_fused_step_makes_no_number_of_a_nan(device):
+    lists = [tensors([(40,)], torch.float32, device) for _ in range(2)]
+    lists += [[torch.zeros(40, device=device)] for _ in range(2)]
+    lists[1][0][7] = math.nan
+    layout = lay_out("adamw", lists, {})
+    fast_adamw.adamw_(layout, fast_adamw.flags_of(layout, [True], {}), ADAM, PULLS["decoupled"])
+    assert lists[0][0].isnan().nonzero().tolist() == [[7]]
 
 
 def test_the_readable_step_is_torchs_own_adamw(device):

@@ -98,7 +98,7 @@ def shrink_by_prior_(
     """
     per_tensor = zip(weights, second_moments, scales, corrections, eps, strict=True)
     for weight, second_moment, scale, correction, floor in per_tensor:
-        least = 6e-8 if weight.dtype == torch.float16 else 1e-37  # hardware may flush what is smaller than 1e-37
+        least = least_size(weight.dtype)
         for w, v in chunks(weight, second_moment):
             pull = prior_stiffness(w, slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var).mul_(scale)
             # clamp: 0/0 where a weight has had no gradient yet and ε is 0.
@@ -107,6 +107,11 @@ def shrink_by_prior_(
             shrunk = pull.clamp_(max=1).neg_().add_(1).mul_(size)
             # A weight that is not zero stays so, however small: only pruning makes zeros, and so their count is exact.
             w.copy_(torch.maximum(shrunk, size.clamp_(max=least)).copysign_(w))
+
+
+def least_size(dtype: torch.dtype) -> float:
+    """The size under which the decoupled prior shrinks no weight: hardware may flush what is smaller than 1e-37."""
+    return 6e-8 if dtype == torch.float16 else 1e-37
 
 
 def half_width(*, slab_prob: float, spike_var: float, slab_var: float) -> float:

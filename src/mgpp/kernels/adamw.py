@@ -9,9 +9,9 @@ import triton.language as tl
 from torch import Tensor
 
 from mgpp.functional.adamw import Adam, Pull
-from mgpp.functional.prior import log_odds
+from mgpp.functional.prior import least_size, log_odds
 from mgpp.kernels.layout import Layout
-from mgpp.kernels.prior import spike_and_slab
+from mgpp.kernels.prior import shrink, spike_and_slab
 from mgpp.kernels.select import WINDOW, Selection
 from mgpp.kernels.select_kernels import (
     count_block,
@@ -44,11 +44,7 @@ def _step(
     spread = deviation + eps
     w = w * (1 - lr * decay) - (lr / correction1) * m / spread
     if PRIOR == "decoupled":
-        share = lr * scale * spike_and_slab(w, c1, c2, inv_spike, inv_slab) / spread
-        shrunk = tl.abs(w) * (1 - tl.minimum(share, 1.0))
-        # A weight that is not zero stays so: only pruning makes zeros.
-        shrunk = tl.maximum(shrunk, tl.minimum(tl.abs(w), LEAST))
-        w = tl.where(is_target, tl.where(w < 0, -shrunk, shrunk), w)
+        w = tl.where(is_target, shrink(w, spread, lr * scale, c1, c2, inv_spike, inv_slab, LEAST), w)
     if MASKED:
         tl.store(weights + at, w, mask=at < size)
         tl.store(means + at, m, mask=at < size)
@@ -147,6 +143,6 @@ def adamw_(
             SCORE="none" if selection is None else selection.score,
             SHIFT=selection.shift if selection is not None else 0, WINDOW=WINDOW,
             NARROW=selection is not None and selection.narrow,
-            LEAST=6e-8 if dtypes[0] == torch.float16 else 1e-37,
+            LEAST=least_size(dtypes[0]),
             CHUNK=table.chunk, SPAN=span_of(table), BLOCK=BLOCK, num_warps=4,
         )  # fmt: skip

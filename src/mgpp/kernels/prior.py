@@ -8,12 +8,28 @@ from mgpp.functional.prior import log_odds
 from mgpp.kernels.layout import Layout
 from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor
 
+_TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
+
 
 @triton.jit
 def spike_and_slab(weight, c1, c2, inv_spike, inv_slab):
     """g/σ0² + (1-g)/σ1²: what a weight is multiplied by to give the gradient of -log prior."""
     in_spike = 1.0 / (1.0 + tl.exp(c2 * weight * weight + c1))
     return in_spike * (inv_spike - inv_slab) + inv_slab
+
+
+@triton.jit
+def shrink(weight, spread, scale, c1, c2, inv_spike, inv_slab, LEAST: tl.constexpr):
+    """What the decoupled prior leaves of a weight; `spread` is √v̂ + ε, `scale` is lr·η/n."""
+    # Comparisons, not tl.minimum and tl.maximum, which would lose a NaN.
+    spread = tl.where(spread < _TINY, _TINY, spread)  # 0/0 where a weight has had no gradient yet and ε is 0
+    share = scale * spike_and_slab(weight, c1, c2, inv_spike, inv_slab) / spread
+    size = tl.abs(weight)
+    shrunk = size * (1 - tl.where(share > 1, 1.0, share))
+    # A weight that is not zero stays so: only pruning makes zeros.
+    least = tl.where(size > LEAST, LEAST, size)
+    shrunk = tl.where(shrunk < least, least, shrunk)
+    return tl.where(weight < 0, -shrunk, shrunk)
 
 
 @triton.jit
