@@ -60,6 +60,13 @@ def theirs(params):
     return torch.optim.AdamW(params, lr=1e-3, weight_decay=0.01, fused=True)
 
 
+def apart(params, **more):
+    """Two groups that learn at different rates, and torch's AdamW of many launches, whose counters lie on the host."""
+    params = list(params)
+    groups = [{"params": params[::2], "lr": 2e-3}, {"params": params[1::2], "eps": 1e-7}]
+    return torch.optim.AdamW(groups, lr=1e-3, weight_decay=0.01, **more)
+
+
 def ours(params):
     return mgpp.AdamW(params, lr=1e-3, weight_decay=0.01)
 
@@ -99,7 +106,7 @@ def test_the_fused_optimizer_trains_as_torchs_does(more):
 
 
 @pytest.mark.parametrize("looks", [0, 1000])
-@pytest.mark.parametrize("optimizer_of", [theirs, ours])
+@pytest.mark.parametrize("optimizer_of", [theirs, apart, ours])
 @pytest.mark.parametrize("more", [{}, {"score": "curvature"}, {"decoupled": True}])
 def test_steps_after_the_ramp_never_wait_for_the_device(optimizer_of, more, looks):
     method = mgpp.MGPP(**RAMP, spike_var=1e-6, **more)
@@ -121,6 +128,38 @@ def test_steps_after_the_ramp_never_wait_for_the_device(optimizer_of, more, look
         assert not slept.query()
         optimizer.zero_grad()
         del held
+
+
+@pytest.mark.parametrize("optimizer_of", [theirs, apart])
+def test_the_decoupled_pull_is_the_twins_and_takes_no_memory(optimizer_of, monkeypatch):
+    method = mgpp.MGPP(sparsity=0.0, start=2, end=6, every=1000, spike_var=1e-6, decoupled=True)
+    model, optimizer, pruner, _ = start(optimizer_of, method)
+    data = batch()
+    for _ in range(6):
+        step(model, optimizer, data)
+    nn.functional.cross_entropy(model(data[0]), data[1]).backward()
+    weights = list(pruner.targets.values())
+    before = [weight.detach().clone() for weight in weights]
+
+    def pull() -> tuple[list[torch.Tensor], int]:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        allocated = torch.cuda.memory_allocated()
+        with torch.no_grad():
+            pruner.recipe.penalty.after_step(pruner._step(pruner.t))
+            extra = torch.cuda.max_memory_allocated() - allocated
+            pulled = [weight.clone() for weight in weights]
+            for weight, old in zip(weights, before, strict=True):
+                weight.copy_(old)
+        return pulled, extra
+
+    fast, few = pull()
+    monkeypatch.setattr(kernels, "_laid_out", lambda *args, **more: None)
+    plain, many = pull()
+    for actual, wanted, old in zip(fast, plain, before, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=1e-4, atol=1e-6)
+        assert not torch.equal(actual, old)
+    assert few < 1 << 16 < many
 
 
 HELD = {
@@ -267,11 +306,13 @@ def test_less_than_a_mebibyte_is_taken_beyond_weights_gradients_and_moments(opti
     assert torch.cuda.max_memory_allocated() - before < 1 << 20
 
 
-def test_a_whole_step_can_be_recorded_in_a_cuda_graph_after_the_ramp():
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_whole_step_can_be_recorded_in_a_cuda_graph_after_the_ramp(decoupled):
     def capturable(params):
-        return torch.optim.AdamW(params, lr=1e-3, weight_decay=0.01, capturable=True)
+        return apart(params, capturable=True)
 
-    model, optimizer, pruner, _ = start(capturable, steps=1000)
+    method = mgpp.MGPP(**RAMP, spike_var=1e-6, decoupled=decoupled)
+    model, optimizer, pruner, _ = start(capturable, method, steps=1000)
     data = batch()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

@@ -40,6 +40,7 @@ __all__ = [
     "is_capturing",
     "mask_",
     "observe_sensitivity_",
+    "shrink_by_prior_",
     "zero_smallest_",
 ]
 
@@ -91,6 +92,32 @@ def add_prior_gradient_(
         cpu.add_prior_gradient_(weights, grads, scale=float(scale), **shape)
     else:
         plain_prior.add_prior_gradient_(weights, grads, scale=scale, **shape)
+
+
+def shrink_by_prior_(
+    weights: Sequence[Tensor],
+    second_moments: Sequence[Tensor],
+    *,
+    scales: Sequence[float],
+    corrections: Sequence[float | Tensor],
+    eps: Sequence[float],
+    slab_prob: float,
+    spike_var: float,
+    slab_var: float,
+    scratch: Scratch,
+) -> None:
+    """See mgpp.functional.prior.shrink_by_prior_."""
+    shape = {"slab_prob": slab_prob, "spike_var": spike_var, "slab_var": slab_var}
+    layout = None
+    if _of_one_shape(weights, second_moments):
+        layout = _laid_out("pull", (weights, second_moments), scratch)
+    if layout is not None:
+        from mgpp.kernels import prior
+
+        scale, correction, floor = (_one_or_each(numbers, layout.device) for numbers in (scales, corrections, eps))
+        prior.shrink_by_prior_(layout, scale=scale, correction=correction, eps=floor, **shape)
+    else:
+        plain_prior.shrink_by_prior_(weights, second_moments, scales=scales, corrections=corrections, eps=eps, **shape)
 
 
 def mask_(
@@ -228,14 +255,25 @@ def _roles(
         return columns[0], columns[0], None
     if kernel == "product":
         return columns[0], columns[1], None
-    if any(moment.shape != weight.shape for moment, weight in zip(columns[0], weights, strict=True)):
-        return None, None, None  # a weight that has never had a gradient has one number for all its moments
-    return weights, columns[0], _one_or_each(columns[1])
+    if not _of_one_shape(weights, columns[0]):
+        return None, None, None
+    return weights, columns[0], _one_or_each(columns[1], weights[0].device)
 
 
-def _one_or_each(numbers: Sequence[Tensor]) -> float | Tensor:
-    """A number on the host, if it is the same for all; else all of them, on their device."""
-    if not numbers[0].is_cuda and all(number is numbers[0] for number in numbers):
-        return float(numbers[0])
-    each = torch.stack([number.float() for number in numbers])
-    return each if each.is_cuda else each.pin_memory()
+def _of_one_shape(weights: Sequence[Tensor], moments: Sequence[Tensor]) -> bool:
+    """A weight that has never had a gradient has one number for all its moments."""
+    return all(moment.shape == weight.shape for moment, weight in zip(moments, weights, strict=True))
+
+
+def _one_or_each(numbers: Sequence[float | Tensor], device: torch.device) -> float | Tensor:
+    """A number on the host, if it is the same for all; else all of them, on the device, which nobody waits for."""
+    if any(isinstance(number, Tensor) and number.is_cuda for number in numbers):
+        return torch.stack([torch.as_tensor(number, dtype=torch.float32, device=device) for number in numbers])
+    values = [float(number) for number in numbers]
+    if all(value == values[0] for value in values):
+        return values[0]
+    if device.type != "cuda":
+        return torch.tensor(values, dtype=torch.float32)
+    if is_capturing():  # a replay would copy from the host's memory, in which other numbers may lie by then
+        return torch.stack([torch.full((), value, dtype=torch.float32, device=device) for value in values])
+    return torch.tensor(values, dtype=torch.float32).pin_memory().to(device, non_blocking=True)

@@ -1,11 +1,15 @@
-"""The prior's gradient over all weights in one launch. Twin: mgpp.functional.prior.add_prior_gradient_."""
+"""The prior over all weights in one launch: its gradient, or its pull after the optimizer's step.
+
+Twins: mgpp.functional.prior.add_prior_gradient_ and shrink_by_prior_.
+"""
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from mgpp.functional.prior import log_odds
+from mgpp.functional.prior import least_size, log_odds
 from mgpp.kernels.layout import Layout
+from mgpp.kernels.select_kernels import read, write
 from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor
 
 _TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
@@ -110,3 +114,75 @@ def add_prior_gradient_(
             BLOCK=BLOCK,
             num_warps=4,
         )
+
+
+@triton.jit
+def _shrink(
+    weights, squares, at, size, scale, correction, eps, c1, c2, inv_spike, inv_slab,
+    LEAST: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    w, v = read(weights, at, size, MASKED), read(squares, at, size, MASKED)
+    spread = tl.sqrt_rn(tl.div_rn(v, correction)) + eps
+    write(weights, at, size, shrink(w, spread, scale, c1, c2, inv_spike, inv_slab, LEAST), MASKED)
+
+
+@triton.jit
+def _one_or_each(one, each, place, EACH: tl.constexpr):
+    if EACH:
+        one = tl.load(each + place)
+    return one
+
+
+@triton.jit
+def _shrink_by_prior_kernel(
+    weight_table, square_table, sizes, first_chunk, tensors, chunks, number,
+    scales, corrections, floors, scale_of_all, correction_of_all, eps_of_all, c1, c2, inv_spike, inv_slab,
+    EACH_SCALE: tl.constexpr, EACH_CORRECTION: tl.constexpr, EACH_EPS: tl.constexpr,
+    WEIGHT: tl.constexpr, SQUARE: tl.constexpr, LEAST: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
+        tensor = find_tensor(first_chunk, tensors, chunk)
+        weights, squares = address(weight_table, tensor, WEIGHT), address(square_table, tensor, SQUARE)
+        size, place = tl.load(sizes + tensor), tl.load(number + tensor)
+        scale = _one_or_each(scale_of_all, scales, place, EACH_SCALE)
+        correction = _one_or_each(correction_of_all, corrections, place, EACH_CORRECTION)
+        eps = _one_or_each(eps_of_all, floors, place, EACH_EPS)
+        start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
+        for offset in range(0, CHUNK, BLOCK):
+            at = start + offset + tl.arange(0, BLOCK)
+            if start + offset + BLOCK <= size:
+                _shrink(
+                    weights, squares, at, size, scale, correction, eps, c1, c2, inv_spike, inv_slab, LEAST, False
+                )  # fmt: skip
+            elif start + offset < size:
+                _shrink(
+                    weights, squares, at, size, scale, correction, eps, c1, c2, inv_spike, inv_slab, LEAST, True
+                )  # fmt: skip
+
+
+def shrink_by_prior_(
+    layout: Layout,
+    *,
+    scale: float | Tensor,
+    correction: float | Tensor,
+    eps: float | Tensor,
+    slab_prob: float,
+    spike_var: float,
+    slab_var: float,
+) -> None:
+    """The layout's roles: weights, second moments. Each number is one for all tensors, or a float32 tensor on their
+    device with one for each, in the order of the layout's lists."""
+    c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
+    numbers = (scale, correction, eps)
+    has_each = [isinstance(value, Tensor) for value in numbers]
+    for group in layout.groups:
+        table = group.table
+        _shrink_by_prior_kernel[(table.programs(),)](
+            *group.addresses, table.sizes, table.first_chunk, len(group.indices), table.chunks, group.number,
+            *[value if isinstance(value, Tensor) else table.sizes for value in numbers],  # not read without EACH_...
+            *[1.0 if isinstance(value, Tensor) else float(value) for value in numbers],
+            c1, c2, 1 / spike_var, 1 / slab_var,
+            EACH_SCALE=has_each[0], EACH_CORRECTION=has_each[1], EACH_EPS=has_each[2],
+            WEIGHT=TRITON[group.dtypes[0]], SQUARE=TRITON[group.dtypes[1]], LEAST=least_size(group.dtypes[0]),
+            CHUNK=table.chunk, BLOCK=BLOCK, num_warps=4,
+        )  # fmt: skip

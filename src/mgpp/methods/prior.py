@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 from mgpp.functional.adamw import Pull
-from mgpp.functional.prior import half_width, shrink_by_prior_
+from mgpp.functional.prior import half_width
 from mgpp.functional.schedule import linear
-from mgpp.kernels import add_prior_gradient_
+from mgpp.kernels import add_prior_gradient_, shrink_by_prior_
 from mgpp.methods.adam import second_moments
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Penalty, Step
@@ -101,6 +101,7 @@ class MixturePrior(Penalty):
             scales=[lr * scale for lr in step.learning_rates(weights)],
             corrections=[correction for _, correction in moments],
             eps=[float(step.group_of(weight)["eps"]) for weight in weights],
+            scratch=step.scratch,
             **self.shape(step.t),
         )
 
