@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import mgpp
+from mgpp.sharding.parts import Turn
 from tests.toy import NUM_WEIGHTS, Toy, assert_identical, batches, weights_of
 
 STEPS = 20
@@ -240,6 +241,17 @@ def test_coupled_l2_is_the_optimizers_own_coupled_weight_decay():
         train(model, pruner, opt, steps=5)
     for name, value in weights_of(theirs).items():
         torch.testing.assert_close(weights_of(ours)[name], value)
+
+
+def test_each_turn_of_an_engine_finds_its_own_tables_again():
+    pruner = make_pruner(Toy())
+    pruner._step(1).scratch["prior"] = "of all"
+    for t, known in ((1, {}), (2, {"prior": "of its own"})):
+        for indices in ([0, 2], [1, 3]):
+            scratch = pruner._step(t, turn=Turn(indices, is_last=indices == [1, 3])).scratch
+            assert scratch == known
+            scratch["prior"] = "of its own"
+    assert pruner._step(2).scratch["prior"] == "of all"
 
 
 def test_a_decoupled_penalty_without_an_optimizer_says_what_it_needs():

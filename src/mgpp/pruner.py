@@ -289,7 +289,8 @@ class Pruner:
             optimizer=self._optimizer,
             gradients=self.gradients,
             plan=self._plan,
-            scratch=self._scratch,
+            # A table of addresses that other weights' turn replaces would be made anew at every step.
+            scratch=self._scratch if some is None else self._scratch.setdefault(f"turn of {some[0]}", {}),
             added=self.num_added,
             turned=self._turned,
         )
