@@ -4,11 +4,13 @@ import json
 import re
 
 import pytest
+import torch
 from experiments.glue import grid
 from experiments.pages import cells, table1
 from experiments.tables import MAKERS, fill
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from mgpp.bench import overhead
 from mgpp.targets import find_targets
 
 MADE_ON = {"versions": {"torch": "0"}, "hardware": {"gpu": "a card", "processor": ""}, "commit": "0123456789"}
@@ -118,6 +120,13 @@ def test_a_step_has_the_time_of_the_benchmarks_side(results, tmp_path, monkeypat
     expected = {"dense": "2.0", "GMP": "3.0", "MGPP curvature": "4.0", "MGPP curvature + teacher": "", "oBERT": ""}
     assert {name: row_of(text, name)[-1] for name in expected} == expected
     assert "ms a step: `mgpp bench`" in text
+
+
+@pytest.mark.parametrize("name", ["dense", *grid.METHODS])
+def test_every_row_that_has_a_step_of_its_own_is_a_side_of_the_benchmark(name):
+    side = table1._side(name)
+    measured = overhead._sides(torch.device("cpu"), naive=False)
+    assert side in measured or f"{side}, mgpp.AdamW" in measured
 
 
 def test_the_chosen_settings_are_those_with_the_best_mean(results):

@@ -144,6 +144,8 @@ def _sides(device: torch.device, *, naive: bool) -> dict[str, Start]:
         "mgpp curvature": pruned(theirs, method="mgpp", score="curvature"),
         "mgpp curvature decoupled, mgpp.AdamW": pruned(ours, method="mgpp", score="curvature", decoupled=True),
         "mgpp curvature decoupled": pruned(theirs, method="mgpp", score="curvature", decoupled=True),
+        "gmp curvature, mgpp.AdamW": pruned(ours, method="gmp", score="curvature"),
+        "gmp curvature": pruned(theirs, method="gmp", score="curvature"),
         "mgpp 2x1": pruned(theirs, method="mgpp", structure="2x1"),
         "mgpp 4x4": pruned(theirs, method="mgpp", structure="4x4"),
         "mgpp 2:4": pruned(theirs, method="mgpp", structure="2:4", sparsity=0.5),
