@@ -3,9 +3,12 @@
 import pytest
 import torch
 from torch import nn
+from transformers import BertConfig
 
 import mgpp
 from mgpp import kernels
+from mgpp.bench import overhead
+from mgpp.bench.overhead import Shape
 from mgpp.functional import select
 from mgpp.functional.score import curvature
 
@@ -390,3 +393,23 @@ def test_tensors_the_kernels_cannot_take_are_selected_all_the_same():
     assert taken == cut
     for actual, wanted in zip(odd, expected, strict=True):
         torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["plain", "mgpp, mgpp.AdamW", "movement", "losparse"])
+def test_the_benchmark_takes_the_same_gradients_from_a_graph(name):
+    device = torch.device("cuda")
+    config = BertConfig(
+        vocab_size=30_000, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=256,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    side = overhead._Side(Shape(config, 4, 16), device, overhead._sides(device, naive=False)[name])
+    side.grow_old()
+    side.take_gradients()
+    expected = [param.grad.clone() for param in side.model.parameters() if param.grad is not None]
+    side.record()
+    for _ in range(2):
+        side.take_gradients()
+    actual = [param.grad for param in side.model.parameters() if param.grad is not None]
+    torch.testing.assert_close(actual, expected, rtol=1e-2, atol=1e-4)
+    side.step()
+    assert side.pruner is None or side.pruner.t == overhead.FIRST_STEPS + 1

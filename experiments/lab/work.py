@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--features", type=Path, required=True)
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "mgpp-lab")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--stack", type=int, default=8, help="cells that a worker trains at once")
+    parser.add_argument("--stack", type=int, default=24, help="cells that a worker trains at once")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()

@@ -60,3 +60,8 @@ def test_every_side_stands_at_the_same_late_step_with_the_same_estimates(name):
         assert float(old["step"]) == LATE_STEP
         for moment, beta in (("exp_avg", 0.9), ("exp_avg_sq", 0.999)):
             torch.testing.assert_close(old[moment], young[moment] / (1 - beta**overhead.FIRST_STEPS))
+
+
+def test_graphs_are_refused_where_there_is_no_gpu():
+    with pytest.raises(ValueError, match="graphs are for a GPU"):
+        overhead.measure_overhead("minilm", device=CPU, graphs=True)

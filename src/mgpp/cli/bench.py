@@ -46,6 +46,9 @@ def bench(
         list[str] | None, typer.Option(help="overhead and inference: this side alone (and plain); may be repeated.")
     ] = None,
     naive: Annotated[bool, typer.Option(help="overhead: also the eager ops and kthvalue of released code.")] = True,
+    graphs: Annotated[
+        bool, typer.Option("--graphs", help="overhead: forward and backward from a CUDA graph: no slow host.")
+    ] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda; by default the GPU where there is one.")] = "",
     output: Annotated[Path | None, typer.Option(help="Append the result to this JSON file, with provenance.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -73,7 +76,7 @@ def bench(
     if output is not None:
         earlier_in(output)  # what cannot be added to is refused before anything is measured
     if what == "overhead":
-        rows = measure_overhead(shape, device=place, rounds=rounds, naive=naive, only=only)
+        rows = measure_overhead(shape, device=place, rounds=rounds, naive=naive, only=only, graphs=graphs)
     elif what == "selection":
         numbers = _sizes(sizes, "sizes", "numbers of weights, comma-separated, such as 1e6,1e7")
         rows = measure_selection(sizes=numbers, device=place, dtype=getattr(torch, dtype), rounds=rounds)
