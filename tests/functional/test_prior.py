@@ -119,6 +119,18 @@ def test_shrinking_in_place_is_the_decoupled_formula(dtype, shape, device):
     torch.testing.assert_close(weight, expected.to(dtype))
 
 
+def test_no_weight_moves_further_than_it_may(device):
+    weight = torch.tensor([0.0, 1e-4, -0.03, 0.5, -2.0], device=device)
+    moment = torch.tensor([1.0, 1e-12, 1e-12, 1e-12, 1.0], device=device)
+    free, limited = weight.clone(), weight.clone()
+    options = {"scales": [1e-6], "corrections": [1.0], "eps": [1e-8], **STRONG}
+    shrink_by_prior_([free], [moment], **options)
+    shrink_by_prior_([limited], [moment], most=1e4, **options)
+    moved = (weight - limited).abs()
+    torch.testing.assert_close(moved[2:4], torch.full((2,), 1e-2, device=device))  # 1e-6 · 1e4
+    torch.testing.assert_close(limited[[0, 1, 4]], free[[0, 1, 4]])
+
+
 @given(st.data())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_shrinking_never_turns_grows_or_ends_a_weight(dtype, data):
@@ -138,6 +150,7 @@ def test_shrinking_never_turns_grows_or_ends_a_weight(dtype, data):
         slab_prob=data.draw(slab_probs),
         spike_var=data.draw(spike_vars),
         slab_var=data.draw(slab_vars),
+        most=data.draw(st.sampled_from([1e-9, 1.0, 1e9, math.inf])),
     )
     assert weight.isfinite().all()
     torch.testing.assert_close(weight.sign(), before.sign(), rtol=0, atol=0)

@@ -24,6 +24,7 @@ PULLS = {
     "without": None,
     "coupled": Pull(scale=1e-4, **PAPER),
     "decoupled": Pull(scale=1e-4, decoupled=True, **PAPER),
+    "bounded": Pull(scale=1e-4, decoupled=True, most=1e3, **PAPER),
 }
 
 

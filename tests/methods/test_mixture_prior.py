@@ -61,6 +61,22 @@ def test_the_decoupled_prior_is_the_formula_after_every_step():
             torch.testing.assert_close(ours.get_parameter(name), weight, rtol=1e-9, atol=1e-36)
 
 
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, mgpp.AdamW])
+def test_a_prior_with_a_reach_moves_no_weight_further_than_that_share_of_the_learning_rate(kind):
+    ours, theirs = Toy(), Toy()
+    optimizer, plain = (kind(model.parameters(), lr=1e-2, weight_decay=0) for model in (ours, theirs))
+    strong = {**SHAPE, "decoupled": True, "strength": 1e6, "prior_warm_up": False}
+    method = mgpp.MGPP(sparsity=0.0, start=0, end=1, reach=0.1, **strong)
+    pruner = mgpp.Pruner(ours, method, total_steps=STEPS, train_size=64)
+    pruner.attach(optimizer)
+    for model, stepping in ((ours, optimizer), (theirs, plain)):
+        model(**next(batches()))["loss"].backward()
+        stepping.step()
+    moved = torch.cat([(weight - theirs.get_parameter(name)).flatten() for name, weight in pruner.targets.items()])
+    assert moved.abs().max().item() == pytest.approx(1e-3, rel=1e-3)
+    assert (moved.abs() > 0.99e-3).float().mean() > 0.9
+
+
 def test_the_decoupled_prior_leaves_the_moments_to_the_loss():
     model = Toy()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0)
@@ -165,6 +181,8 @@ def test_a_prior_given_to_another_method_is_the_same_prior(kind):
         ("slab_var", math.inf, "slab_var=inf"),
         ("strength", -1.0, r"strength=-1\.0"),
         ("strength", math.nan, "strength=nan"),
+        ("reach", 0.1, r"reach=0\.1 limits the decoupled prior"),
+        ("reach", 0.0, r"reach=0\.0"),
         ("strength", "much", "prior: strength='much' is no number"),
         ("colour", "red", "prior has no setting colour"),
     ],

@@ -1,5 +1,6 @@
 """AdamW with the mixture prior inside: the readable twin of the fused step."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,7 @@ class Pull:
     spike_var: float
     slab_var: float
     decoupled: bool = False
+    most: float = math.inf  # decoupled, it moves no weight by more than lr · scale · most
 
     @property
     def shape(self) -> dict[str, float]:
@@ -74,5 +76,6 @@ def adamw_(
             scales=[adam.lr * pull.scale] * count,
             corrections=[adam.correction2] * count,
             eps=[adam.eps] * count,
+            most=pull.most,
             **pull.shape,
         )

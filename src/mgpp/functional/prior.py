@@ -90,11 +90,13 @@ def shrink_by_prior_(
     slab_prob: float,
     spike_var: float,
     slab_var: float,
+    most: float = math.inf,
 ) -> None:
     """w ← w · (1 - min(1, scale · [g/σ0² + (1-g)/σ1²] / (√v̂ + ε))),  v̂ = v / correction, in place.
 
     The prior decoupled from an adaptive optimizer's moments, as weight decay is in AdamW: `scale` is lr·η/n, and v is
-    the second moment of the loss's gradient alone. `scales`, `corrections` and `eps` are one number a tensor.
+    the second moment of the loss's gradient alone. `scales`, `corrections` and `eps` are one number a tensor. No weight
+    moves by more than scale · `most`.
     """
     per_tensor = zip(weights, second_moments, scales, corrections, eps, strict=True)
     for weight, second_moment, scale, correction, floor in per_tensor:
@@ -104,6 +106,8 @@ def shrink_by_prior_(
             # clamp: 0/0 where a weight has had no gradient yet and ε is 0.
             pull.div_(v.to(pull.dtype).div(correction).sqrt_().add_(floor).clamp_(min=torch.finfo(pull.dtype).tiny))
             size = w.abs().to(pull.dtype)
+            if most < math.inf:
+                pull = torch.minimum(pull, scale * most / size.clamp(min=torch.finfo(pull.dtype).tiny))
             shrunk = pull.clamp_(max=1).neg_().add_(1).mul_(size)
             # A weight that is not zero stays so, however small: only pruning makes zeros, and so their count is exact.
             w.copy_(torch.maximum(shrunk, size.clamp_(max=least)).copysign_(w))

@@ -6,6 +6,7 @@ never exactness.
 
 import functools
 import importlib.util
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -104,10 +105,11 @@ def shrink_by_prior_(
     slab_prob: float,
     spike_var: float,
     slab_var: float,
+    most: float = math.inf,
     scratch: Scratch,
 ) -> None:
     """See mgpp.functional.prior.shrink_by_prior_."""
-    shape = {"slab_prob": slab_prob, "spike_var": spike_var, "slab_var": slab_var}
+    shape = {"slab_prob": slab_prob, "spike_var": spike_var, "slab_var": slab_var, "most": most}
     layout = None
     if _of_one_shape(weights, second_moments):
         layout = _laid_out("pull", (weights, second_moments), scratch)

@@ -1,5 +1,6 @@
 """AdamW, the prior and an event's count in one pass over the tensors. Twin: mgpp.functional.adamw.adamw_."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, span_of
 @triton.jit
 def _step(
     weights, grads, means, squares, at, size, is_target, low, window,
-    lr, beta1, beta2, eps, decay, correction1, correction2, scale, c1, c2, inv_spike, inv_slab,
+    lr, beta1, beta2, eps, decay, correction1, correction2, scale, most, c1, c2, inv_spike, inv_slab,
     PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
     LEAST: tl.constexpr, WEIGHT: tl.constexpr, SQUARE: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
@@ -44,7 +45,7 @@ def _step(
     spread = deviation + eps
     w = w * (1 - lr * decay) - (lr / correction1) * m / spread
     if PRIOR == "decoupled":
-        w = tl.where(is_target, shrink(w, spread, lr * scale, c1, c2, inv_spike, inv_slab, LEAST), w)
+        w = tl.where(is_target, shrink(w, spread, lr * scale, most, c1, c2, inv_spike, inv_slab, LEAST), w)
     if MASKED:
         tl.store(weights + at, w, mask=at < size)
         tl.store(means + at, m, mask=at < size)
@@ -64,11 +65,11 @@ def _step(
     return counted
 
 
-@triton.jit(do_not_specialize=["lr", "correction1", "correction2", "scale"])
+@triton.jit(do_not_specialize=["lr", "correction1", "correction2", "scale", "most"])
 def _adamw_kernel(
     weight_table, grad_table, mean_table, square_table, sizes, first_chunk, tensors, chunks, is_target_table,
     state, low_at, window,
-    lr, beta1, beta2, eps, decay, correction1, correction2, scale, c1, c2, inv_spike, inv_slab,
+    lr, beta1, beta2, eps, decay, correction1, correction2, scale, most, c1, c2, inv_spike, inv_slab,
     WEIGHT: tl.constexpr, GRAD: tl.constexpr, MEAN: tl.constexpr, SQUARE: tl.constexpr,
     PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
     LEAST: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
@@ -88,13 +89,15 @@ def _adamw_kernel(
                 if start + offset + BLOCK <= size:
                     packed += _step(
                         weights, grads, means, squares, at, size, is_target, low, window,
-                        lr, beta1, beta2, eps, decay, correction1, correction2, scale, c1, c2, inv_spike, inv_slab,
+                        lr, beta1, beta2, eps, decay, correction1, correction2, scale, most,
+                        c1, c2, inv_spike, inv_slab,
                         PRIOR, SCORE, SHIFT, WINDOW, NARROW, LEAST, WEIGHT, SQUARE, BLOCK, False,
                     )  # fmt: skip
                 elif start + offset < size:
                     packed += _step(
                         weights, grads, means, squares, at, size, is_target, low, window,
-                        lr, beta1, beta2, eps, decay, correction1, correction2, scale, c1, c2, inv_spike, inv_slab,
+                        lr, beta1, beta2, eps, decay, correction1, correction2, scale, most,
+                        c1, c2, inv_spike, inv_slab,
                         PRIOR, SCORE, SHIFT, WINDOW, NARROW, LEAST, WEIGHT, SQUARE, BLOCK, True,
                     )  # fmt: skip
             if NARROW:
@@ -136,7 +139,7 @@ def adamw_(
         _adamw_kernel[(table.programs(),)](
             *group.addresses, table.sizes, table.first_chunk, len(group.indices), table.chunks, is_target, *counters,
             adam.lr, adam.beta1, adam.beta2, adam.eps, adam.weight_decay, adam.correction1, adam.correction2,
-            0.0 if pull is None else pull.scale, c1, c2,
+            0.0 if pull is None else pull.scale, math.inf if pull is None else pull.most, c1, c2,
             0.0 if pull is None else 1 / pull.spike_var, 0.0 if pull is None else 1 / pull.slab_var,
             WEIGHT=TRITON[dtypes[0]], GRAD=TRITON[dtypes[1]], MEAN=TRITON[dtypes[2]], SQUARE=TRITON[dtypes[3]],
             PRIOR="none" if pull is None else "decoupled" if pull.decoupled else "coupled",

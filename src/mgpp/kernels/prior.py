@@ -3,6 +3,8 @@
 Twins: mgpp.functional.prior.add_prior_gradient_ and shrink_by_prior_.
 """
 
+import math
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -23,12 +25,15 @@ def spike_and_slab(weight, c1, c2, inv_spike, inv_slab):
 
 
 @triton.jit
-def shrink(weight, spread, scale, c1, c2, inv_spike, inv_slab, LEAST: tl.constexpr):
-    """What the decoupled prior leaves of a weight; `spread` is √v̂ + ε, `scale` is lr·η/n."""
+def shrink(weight, spread, scale, most, c1, c2, inv_spike, inv_slab, LEAST: tl.constexpr):
+    """What the decoupled prior leaves of a weight; `spread` is √v̂ + ε, `scale` is lr·η/n, and it moves by scale·`most`
+    at most."""
     # Comparisons, not tl.minimum and tl.maximum, which would lose a NaN.
     spread = tl.where(spread < _TINY, _TINY, spread)  # 0/0 where a weight has had no gradient yet and ε is 0
     share = scale * spike_and_slab(weight, c1, c2, inv_spike, inv_slab) / spread
     size = tl.abs(weight)
+    limit = scale * most / tl.where(size < _TINY, _TINY, size)
+    share = tl.where(share > limit, limit, share)
     shrunk = size * (1 - tl.where(share > 1, 1.0, share))
     # A weight that is not zero stays so: only pruning makes zeros.
     least = tl.where(size > LEAST, LEAST, size)
@@ -118,12 +123,12 @@ def add_prior_gradient_(
 
 @triton.jit
 def _shrink(
-    weights, squares, at, size, scale, correction, eps, c1, c2, inv_spike, inv_slab,
+    weights, squares, at, size, scale, most, correction, eps, c1, c2, inv_spike, inv_slab,
     LEAST: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     w, v = read(weights, at, size, MASKED), read(squares, at, size, MASKED)
     spread = tl.sqrt_rn(tl.div_rn(v, correction)) + eps
-    write(weights, at, size, shrink(w, spread, scale, c1, c2, inv_spike, inv_slab, LEAST), MASKED)
+    write(weights, at, size, shrink(w, spread, scale, most, c1, c2, inv_spike, inv_slab, LEAST), MASKED)
 
 
 @triton.jit
@@ -136,7 +141,7 @@ def _one_or_each(one, each, place, EACH: tl.constexpr):
 @triton.jit
 def _shrink_by_prior_kernel(
     weight_table, square_table, sizes, first_chunk, tensors, chunks, number,
-    scales, corrections, floors, scale_of_all, correction_of_all, eps_of_all, c1, c2, inv_spike, inv_slab,
+    scales, corrections, floors, scale_of_all, correction_of_all, eps_of_all, most, c1, c2, inv_spike, inv_slab,
     EACH_SCALE: tl.constexpr, EACH_CORRECTION: tl.constexpr, EACH_EPS: tl.constexpr,
     WEIGHT: tl.constexpr, SQUARE: tl.constexpr, LEAST: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -152,11 +157,11 @@ def _shrink_by_prior_kernel(
             at = start + offset + tl.arange(0, BLOCK)
             if start + offset + BLOCK <= size:
                 _shrink(
-                    weights, squares, at, size, scale, correction, eps, c1, c2, inv_spike, inv_slab, LEAST, False
+                    weights, squares, at, size, scale, most, correction, eps, c1, c2, inv_spike, inv_slab, LEAST, False
                 )  # fmt: skip
             elif start + offset < size:
                 _shrink(
-                    weights, squares, at, size, scale, correction, eps, c1, c2, inv_spike, inv_slab, LEAST, True
+                    weights, squares, at, size, scale, most, correction, eps, c1, c2, inv_spike, inv_slab, LEAST, True
                 )  # fmt: skip
 
 
@@ -169,6 +174,7 @@ def shrink_by_prior_(
     slab_prob: float,
     spike_var: float,
     slab_var: float,
+    most: float = math.inf,
 ) -> None:
     """The layout's roles: weights, second moments. Each number is one for all tensors, or a float32 tensor on their
     device with one for each, in the order of the layout's lists."""
@@ -181,7 +187,7 @@ def shrink_by_prior_(
             *group.addresses, table.sizes, table.first_chunk, len(group.indices), table.chunks, group.number,
             *[value if isinstance(value, Tensor) else table.sizes for value in numbers],  # not read without EACH_...
             *[1.0 if isinstance(value, Tensor) else float(value) for value in numbers],
-            c1, c2, 1 / spike_var, 1 / slab_var,
+            most, c1, c2, 1 / spike_var, 1 / slab_var,
             EACH_SCALE=has_each[0], EACH_CORRECTION=has_each[1], EACH_EPS=has_each[2],
             WEIGHT=TRITON[group.dtypes[0]], SQUARE=TRITON[group.dtypes[1]], LEAST=least_size(group.dtypes[0]),
             CHUNK=table.chunk, BLOCK=BLOCK, num_warps=4,

@@ -13,8 +13,8 @@ from mgpp.methods.times import Run
 class MGPP(MagnitudeRamp):
     """λ = `slab_prob`, σ0² = `spike_var`, σ1² = `slab_var`, as in the paper; its own values are the defaults.
 
-    Beyond the paper: `decoupled`, `strength` and `slab_prob_start` as in `Prior`; `prior_warm_up=False` starts with the
-    whole prior; `fix_after_ramp` ends the prior with the ramp and holds what is pruned by then.
+    Beyond the paper: `decoupled`, `strength`, `reach` and `slab_prob_start` as in `Prior`; `prior_warm_up=False` starts
+    with the whole prior; `fix_after_ramp` ends the prior with the ramp and holds what is pruned by then.
     """
 
     slab_prob: float = 1e-7
@@ -22,6 +22,7 @@ class MGPP(MagnitudeRamp):
     slab_var: float = 0.05
     decoupled: bool = False
     strength: float = 1.0
+    reach: float | None = None
     slab_prob_start: float | None = None
     prior_warm_up: bool = True
     fix_after_ramp: bool = False
@@ -38,6 +39,7 @@ class MGPP(MagnitudeRamp):
             slab_var=self.slab_var,
             decoupled=self.decoupled,
             strength=self.strength,
+            reach=self.reach,
             slab_prob_start=self.slab_prob_start,
             warm_up=self.prior_warm_up,
             after_ramp=not self.fix_after_ramp,

@@ -20,8 +20,9 @@ class Prior:
     """λ = `slab_prob`, σ0² = `spike_var`, σ1² = `slab_var`, as in the paper; its own values are the defaults.
 
     `decoupled` applies it after the optimizer's step, as AdamW does weight decay, instead of adding it to the gradient.
-    `strength` multiplies it. Over the ramp λ moves on a line from `slab_prob_start`, and σ0 (not σ0²) from the root of
-    `spike_var_start`. `warm_up`: it grows in until the ramp starts. `after_ramp=False`: it ends with the ramp.
+    It then moves a weight by at most `reach` times the learning rate in a step. `strength` multiplies it. Over the ramp
+    λ moves on a line from `slab_prob_start`, and σ0 (not σ0²) from the root of `spike_var_start`. `warm_up`: it grows
+    in until the ramp starts. `after_ramp=False`: it ends with the ramp.
     """
 
     slab_prob: float = 1e-7
@@ -29,6 +30,7 @@ class Prior:
     slab_var: float = 0.05
     decoupled: bool = False
     strength: float = 1.0
+    reach: float | None = None
     slab_prob_start: float | None = None
     spike_var_start: float | None = None
     warm_up: bool = True
@@ -48,6 +50,10 @@ class Prior:
                 )
         if not (math.isfinite(self.strength) and self.strength >= 0):
             raise ValueError(f"strength={self.strength}: the prior's multiplier is a finite number, at least 0")
+        if self.reach is not None and not (math.isfinite(self.reach) and self.reach > 0):
+            raise ValueError(f"reach={self.reach}: learning rates a step, above 0; leave it out for no limit")
+        if self.reach is not None and not self.decoupled:
+            raise ValueError(f"reach={self.reach} limits the decoupled prior: set decoupled=True, or leave it out")
 
     def penalty(self, schedule: Schedule, run: Run, *, until: int | None = None) -> "MixturePrior":
         """This prior in one run; it acts up to the step `until`, by default the one `after_ramp` says."""
@@ -81,7 +87,8 @@ class MixturePrior(Penalty):
         if scale == 0:
             return
         if step.plan is not None:
-            step.plan.pull = Pull(scale=scale, decoupled=self.prior.decoupled, **self.shape(step.t))
+            most = self._most(scale)
+            step.plan.pull = Pull(scale=scale, decoupled=self.prior.decoupled, most=most, **self.shape(step.t))
             return
         if self.prior.decoupled:
             return
@@ -101,6 +108,7 @@ class MixturePrior(Penalty):
             scales=[lr * scale for lr in step.learning_rates(weights)],
             corrections=[correction for _, correction in moments],
             eps=[float(step.group_of(weight)["eps"]) for weight in weights],
+            most=self._most(scale),
             scratch=step.scratch,
             **self.shape(step.t),
         )
@@ -126,6 +134,9 @@ class MixturePrior(Penalty):
 
     def _scale(self, t: int) -> float:
         return self.warm_up(t) * self.prior.strength / self.train_size
+
+    def _most(self, scale: float) -> float:
+        return math.inf if self.prior.reach is None else self.prior.reach / scale
 
     def _over_the_ramp(self, t: int, initial: float | None, final: float) -> float:
         if initial is None:
