@@ -17,6 +17,7 @@ from mgpp.methods import (
     Prior,
     PriorAnnealing,
     SoftMovement,
+    recommended,
 )
 from mgpp.optim import SGHMC, SGLD
 from mgpp.pruner import Pruner, prepare
@@ -50,6 +51,7 @@ __all__ = [
     "load_sparse",
     "merge_",
     "prepare",
+    "recommended",
     "save_sparse",
     "to_semi_structured",
 ]

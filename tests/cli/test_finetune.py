@@ -31,12 +31,12 @@ def zeros_of(folder: Path) -> dict[str, torch.Tensor]:
 def test_the_mask_is_held_to_the_bit_while_the_model_learns(sparse, tiny_reviews, tmp_path, capsys):
     capsys.readouterr()
     words = ["finetune", str(sparse), str(tiny_reviews), "-o", str(tmp_path / "out"), "--hold-mask"]
-    assert main([*words, *SHORT, "--max-steps=60", "--lr=1e-2", "--weight-decay=0.1", "--json"]) == 0
+    assert main([*words, *SHORT, "--max-steps=200", "--lr=1e-2", "--weight-decay=0.1", "--json"]) == 0
     out, err = capsys.readouterr()
     result = json.loads(out)
     assert result["zeros"] == result["zeros_before"] == int(0.75 * PRUNABLE)
     assert result["sparsity"] == 0.75
-    assert result["after"]["loss"] < result["before"]["loss"]
+    assert result["after"]["accuracy"] > result["before"]["accuracy"] + 0.1
     assert "3,072 of 4,096 prunable weights are zero already" in err
     before, after = zeros_of(sparse), zeros_of(tmp_path / "out")
     assert all(torch.equal(after[name], mask) for name, mask in before.items())

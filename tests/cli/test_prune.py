@@ -9,9 +9,11 @@ import pytest
 
 pytest.importorskip("datasets")
 
+import mgpp
 from mgpp.cli import main
 from mgpp.cli import prune as command
 from mgpp.cli.asked import read_setting
+from mgpp.methods import to_dict
 from tests.tiny import PRUNABLE, At, poison, reviews, write_csv, write_jsonl
 
 SHORT = ["--max-steps=10", "--batch-size=8", "--lr=5e-3", "--logging-steps=1", "--save-steps=3", "--device=cpu"]
@@ -75,6 +77,13 @@ def test_method_none_fine_tunes_without_pruning(prune, capsys):
     assert prune("--method", "none", "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["method"], result["zeros"], result["prunable"]) == (None, 0, PRUNABLE)
+
+
+@pytest.mark.parametrize(("options", "expected"), [([], mgpp.recommended), (["--method", "mgpp"], mgpp.MGPP)])
+def test_without_a_method_it_is_the_recommended_form_and_with_mgpp_the_papers(options, expected, prune, capsys):
+    assert prune("--sparsity", "0.75", *RAMP, *options, "--json") == 0
+    method = json.loads(capsys.readouterr().out)["method"]
+    assert method == to_dict(expected(sparsity=0.75, start=2, end=8, every=2))
 
 
 def test_every_setting_of_a_method_can_be_set(prune, capsys):
@@ -206,6 +215,7 @@ def die(self, *args, **kwargs):
     if self.t == {step}:
         os._exit(9)
 mgpp.pruner.Pruner._after_step = die
+import mgpp
 from mgpp.cli import main
 main({command!r})
 """

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mgpp.methods import METHODS, needs_sparsity
+from mgpp.methods import METHODS, RECOMMENDED, needs_sparsity
 from mgpp.presets import Preset, Settings, load_preset, sparsity_of
 
 Model = Annotated[str | None, typer.Argument(help="Model folder or hub id; a preset's, if none is given.")]
@@ -30,7 +30,8 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         "-m",
-        help=f"{', '.join(METHODS)}; none fine-tunes without pruning. By default the preset's, or mgpp.",
+        help=f"{', '.join(METHODS)}; none fine-tunes without pruning. By default the preset's, or mgpp in its "
+        "recommended form; -m mgpp is the paper's.",
     ),
 ]
 Set = Annotated[
@@ -71,7 +72,9 @@ def read_asked(
     for name in places:
         if name not in run:
             raise ValueError(f"which {name}? give {name.upper()}, or a preset that names one (--preset)")
-    return Asked(Settings(run=run, method=_method(method or "mgpp", chosen)))
+    if method is None:
+        return Asked(Settings(run=run, method=_method("mgpp", {**RECOMMENDED, **chosen})))
+    return Asked(Settings(run=run, method=_method(method, chosen)))
 
 
 def _from_preset(preset: Preset, method: str | None, chosen: Mapping[str, Any]) -> Settings:

@@ -15,6 +15,7 @@ from mgpp.methods.obert import OBERT
 from mgpp.methods.platon import PLATON
 from mgpp.methods.prior import Prior
 from mgpp.methods.prior_annealing import PriorAnnealing
+from mgpp.methods.recommended import RECOMMENDED, recommended
 from mgpp.methods.soft_movement import SoftMovement
 
 Method = MGPP | GMP | L2 | PLATON | ITP | Movement | SoftMovement | OBERT | LoSparse | PriorAnnealing | HoldMask
@@ -96,6 +97,7 @@ __all__ = [
     "MGPP",
     "OBERT",
     "PLATON",
+    "RECOMMENDED",
     "HoldMask",
     "LoSparse",
     "Method",
@@ -105,5 +107,6 @@ __all__ = [
     "SoftMovement",
     "from_dict",
     "needs_sparsity",
+    "recommended",
     "to_dict",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from mgpp.methods import GMP, MGPP, Method
+from mgpp.methods import GMP, Method, recommended
 from mgpp.run.config import RunConfig
 from mgpp.run.training import Tell, run
 
@@ -25,7 +25,7 @@ _RAMP: dict[str, Any] = {"sparsity": SPARSITY, "start": 0.1, "end": 0.7, "every"
 METHODS: dict[str, Method | None] = {
     "dense": None,
     "GMP": GMP(**_RAMP),
-    "MGPP": MGPP(**_RAMP, score="curvature", decoupled=True, strength=0.1),
+    "MGPP": recommended(**_RAMP),
 }
 
 # Model, data and folder are filled in where the demo runs.

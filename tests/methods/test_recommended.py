@@ -1,0 +1,49 @@
+"""The form for who does not want to choose: MGPP, with every setting still the user's."""
+
+import pytest
+import torch
+
+import mgpp
+from tests.test_contract import RAMP, STEPS
+from tests.toy import NUM_WEIGHTS, Toy, batches
+
+
+def test_it_is_mgpp_by_curvature_and_what_is_given_goes_first():
+    method = mgpp.recommended(sparsity=0.9, end=0.5, strength=0.01)
+    assert isinstance(method, mgpp.MGPP)
+    assert (method.sparsity, method.end, method.strength) == (0.9, 0.5, 0.01)
+    assert (method.score, method.decoupled) == ("curvature", True)
+    assert mgpp.MGPP(sparsity=0.9).score == "magnitude"
+
+
+def test_a_pattern_brings_its_sparsity_along_and_without_either_it_is_missing():
+    assert mgpp.recommended(structure="2:4").sparsity == 0.5
+    with pytest.raises(ValueError, match="sparsity is missing"):
+        mgpp.recommended()
+
+
+def test_it_counts_exactly_on_a_handful_of_rows_where_a_prior_without_reach_takes_all():
+    left = {}
+    for name, more in {"with": {}, "without": {"reach": None}}.items():
+        model = Toy()
+        optimizer, data = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0), batches()
+        # As strong as a tenth is where gradients are small.
+        method = mgpp.recommended(**RAMP, strength=100.0, **more)
+        pruner = mgpp.Pruner(model, method, total_steps=STEPS, train_size=1)
+        pruner.attach(optimizer)
+        for _ in range(STEPS):
+            model(**next(data))["loss"].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert sum(pruner.zeros.values()) == int(method.sparsity * NUM_WEIGHTS)
+        left[name] = torch.cat([weight.detach().flatten() for weight in pruner.targets.values()]).abs()
+    assert left["without"].max() < 0.01 < 0.1 < left["with"].max()
+
+
+def test_an_optimizer_without_second_moments_is_told_of():
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    mgpp.Pruner(model, mgpp.recommended(**RAMP), total_steps=STEPS, train_size=64).attach(optimizer)
+    model(**next(batches()))["loss"].backward()
+    with pytest.raises(ValueError, match="magnitude|decoupled=False"):
+        optimizer.step()
