@@ -63,6 +63,8 @@ def reference_of(cell: Cell, planned: list[Cell]) -> Cell:
         among = [other for other in among if other["name"] == WITH_PRIOR]
     elif cell["method"].get("strength") == 0.0:
         among = [other for other in among if other["name"] == WITHOUT_PRIOR]
+    elif cell["method"]["method"] == "mgpp":
+        among = [other for other in among if other["name"] == WITH_PRIOR]
     return max(among, key=lambda other: len(cell["method"].items() & other["method"].items()))
 
 
