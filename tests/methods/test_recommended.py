@@ -45,5 +45,5 @@ def test_an_optimizer_without_second_moments_is_told_of():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     mgpp.Pruner(model, mgpp.recommended(**RAMP), total_steps=STEPS, train_size=64).attach(optimizer)
     model(**next(batches()))["loss"].backward()
-    with pytest.raises(ValueError, match="magnitude|decoupled=False"):
+    with pytest.raises(ValueError, match="decoupled=False"):
         optimizer.step()
