@@ -57,9 +57,8 @@ class Stack:
     def backward(self, loss: Tensor) -> None:
         used = list(self.params)
         grads = torch.autograd.grad(loss, [self.params[name] for name in used], allow_unused=True)
-        for name, grad in zip(used, grads, strict=True):
-            if grad is not None:
-                self.grads[name].copy_(grad)
+        taken = [(self.grads[name], grad) for name, grad in zip(used, grads, strict=True) if grad is not None]
+        torch._foreach_copy_([kept for kept, _ in taken], [grad for _, grad in taken])
 
     def logits(self, ids: Tensor, mask: Tensor, types: Tensor | None, *, training: bool = True) -> Tensor:
         size, rows, width = ids.shape
