@@ -20,7 +20,8 @@ from mgpp.methods import (
     recommended,
 )
 from mgpp.optim import SGHMC, SGLD
-from mgpp.pruner import Pruner, prepare
+from mgpp.preparation import prepare
+from mgpp.pruner import Pruner
 from mgpp.runtime import accelerate, to_semi_structured
 from mgpp.sampler import GradientSampler
 from mgpp.trainer import PruningCallback

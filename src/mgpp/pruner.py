@@ -21,10 +21,11 @@ from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
 from mgpp.notebook import pruner_html
-from mgpp.sharding import Held, Span, Turn, engine_of, hold, local_gradients, stepping_optimizer
+from mgpp.preparation import prepare, require_parts_to_do
+from mgpp.sharding import Held, Span, Turn, hold, local_gradients, stepping_optimizer
 from mgpp.sharding.replicas import require_same_zeros
 from mgpp.survey import Look, Survey
-from mgpp.targets import find_targets, stored_transposed, unwrap
+from mgpp.targets import find_targets, stored_transposed
 
 
 class Pruner:
@@ -185,8 +186,7 @@ class Pruner:
 
     def _hold(self, optimizer: Any = None) -> Held:
         held = hold(self.targets, optimizer)
-        if held.engine is not None:
-            _require_parts_to_do(self.method, held.engine)
+        require_parts_to_do(self.method, held.engine)
         return held
 
     def detach(self) -> None:
@@ -399,27 +399,6 @@ class Pruner:
         }
 
 
-def prepare(
-    model: nn.Module, method: Method, *, include: Sequence[str] = (), exclude: Sequence[str] = ()
-) -> dict[str, nn.Parameter]:
-    """Change the model's layers where the method needs other ones, and return the parameters that it added.
-
-    Most methods need nothing. To be called before the optimizer is made: `Pruner(...)` does it where it was not done.
-    """
-    engine = engine_of(model)
-    if engine is not None:
-        _require_parts_to_do(method, engine)
-    return method.prepare(unwrap(model), find_targets(model, include=include, exclude=exclude))
-
-
 def _without(params: Iterable[nn.Parameter], targets: Iterable[nn.Parameter]) -> list[nn.Parameter]:
     known = {id(target) for target in targets}
     return [param for param in params if id(param) not in known]
-
-
-def _require_parts_to_do(method: Method, engine: str) -> None:
-    if method.needs_whole is not None:
-        raise ValueError(
-            f"{type(method).__name__} cannot work where {engine} shards the weights, for {method.needs_whole}: train "
-            "it with DDP, or choose another method"
-        )

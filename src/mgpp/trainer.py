@@ -15,7 +15,8 @@ from mgpp import records
 from mgpp.finite import Skips
 from mgpp.methods import Method, to_dict
 from mgpp.methods.recipe import Gradients
-from mgpp.pruner import Pruner, prepare
+from mgpp.preparation import prepare
+from mgpp.pruner import Pruner
 from mgpp.sampler import GradientSampler
 from mgpp.trackers import Trackers, numbers_of
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 from mgpp.finite import first_broken
 from mgpp.layers import merge_
 from mgpp.notebook import RunResult
-from mgpp.pruner import prepare
+from mgpp.preparation import prepare
 from mgpp.run.card import write_card
 from mgpp.run.config import RunConfig
 from mgpp.run.evaluation import scores
