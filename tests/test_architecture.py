@@ -28,8 +28,10 @@ MAY_IMPORT = {
     "survey": {"functional", "kernels", "methods"},
     "account": {"kernels", "survey"},
     "preparation": {"methods", "sharding", "targets"},
+    "attachment": {"kernels", "sharding"},
     "pruner": {
         "account",
+        "attachment",
         "checkpoint",
         "finite",
         "functional",

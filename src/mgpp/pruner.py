@@ -1,20 +1,19 @@
 """The one driver of a training step: counts steps, adds the penalty, prunes on schedule, and says what it did."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from mgpp.account import Account, Record
+from mgpp.attachment import Attachment
 from mgpp.checkpoint import Shard, read_state, write_state
 from mgpp.finite import Watch, is_finite, largest_of, require_finite
 from mgpp.functional.mask import zeros_of_each
 from mgpp.functional.select import Cut
-from mgpp.kernels import Plan, Scratch, is_capturing
+from mgpp.kernels import Scratch, is_capturing
 from mgpp.kernels.cpu import Taken
 from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
@@ -22,7 +21,7 @@ from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
 from mgpp.notebook import pruner_html
 from mgpp.preparation import prepare, require_parts_to_do
-from mgpp.sharding import Held, Span, Turn, hold, local_gradients, stepping_optimizer
+from mgpp.sharding import Held, Span, Turn, hold, local_gradients
 from mgpp.sharding.replicas import require_same_zeros
 from mgpp.survey import Look, Survey
 from mgpp.targets import find_targets, stored_transposed
@@ -68,16 +67,14 @@ class Pruner:
         self.memory = Memory(list(self.targets), self._weights)
         self._model = model
         self._parameters = list(model.parameters())
-        self._others = _without(self._parameters, self.targets.values())
+        pruned = frozenset(self.targets.values())
+        self._others = [parameter for parameter in self._parameters if parameter not in pruned]
         self._account = Account(list(self.targets), self._share, on_record)
         self.survey = Survey(self._held.sizes, self.schedule, looks) if looks else None
         self.t = 0
-        self._optimizer: Optimizer | None = None
-        self._hooks: list[RemovableHandle] = []
-        self._plan: Plan | None = None
+        self._attachment: Attachment | None = None
         self._scratch: Scratch = {}
         self._watch = Watch()
-        self._overflowed = False
 
     # What it is
 
@@ -146,43 +143,19 @@ class Pruner:
 
         With DeepSpeed give the engine, or the optimizer that `deepspeed.initialize` returned.
         """
-        if self._optimizer is not None:
+        if self._attachment is not None:
             raise RuntimeError("this pruner is attached already: it counts the steps of one optimizer")
-        self._held = self._hold(optimizer)
-        optimizer = stepping_optimizer(optimizer)
-        names = list(self.targets)
-        missing = [names[i] for i in self._held.untrained(optimizer)]
-        if missing:
+        held = self._held = self._hold(optimizer)
+        attachment = Attachment(optimizer, held, self.targets, self.added)
+        if held.steps_in_turns and not hooks:
             raise ValueError(
-                f"{len(missing)} weights to prune are not in the optimizer, {missing[0]} the first: add them to it, "
-                "freeze them, or leave them out with exclude=; shard a model (fully_shard) before making its optimizer "
-                "and Pruner, and with DeepSpeed attach to the engine"
+                f"{held.engine} moves weights only inside its own step: attach with hooks, which act there"
             )
-        trained = {param: None for group in optimizer.param_groups for param in group["params"]}
-        late = [name for name, parameter in self.added.items() if parameter not in trained]
-        if late:
-            raise ValueError(
-                f"{len(late)} parameters that the method added are not in the optimizer, {late[0]} the first: make the "
-                "Pruner (or call mgpp.prepare(model, method)) before the optimizer, and give a PruningCallback to "
-                "Trainer(callbacks=...)"
-            )
-        if not hooks and self._held.steps_in_turns:
-            raise ValueError(
-                f"{self._held.engine} moves weights only inside its own step: attach with hooks, which act there"
-            )
-        self._optimizer = optimizer
-        # DeepSpeed shows only what it steps, turn by turn.
-        self._others = [] if self._held.steps_in_turns else _without(trained, self.targets.values())
+        self._attachment, self._others = attachment, attachment.others
         if self.survey is not None:
-            self.survey.of_parts([span.start for span in self._held.spans], self._held.ranks)
+            self.survey.of_parts([span.start for span in held.spans], held.ranks)
         if hooks:
-            self._plan = None if self._held.steps_in_turns else getattr(optimizer, "plan", None)
-            if self._plan is not None:
-                self._plan.targets = frozenset(self.targets.values())
-            self._hooks = [
-                optimizer.register_step_pre_hook(self._pre_hook),
-                optimizer.register_step_post_hook(self._post_hook),
-            ]
+            attachment.hook(self._before_step, self._after_step)
 
     def _hold(self, optimizer: Any = None) -> Held:
         held = hold(self.targets, optimizer)
@@ -192,28 +165,9 @@ class Pruner:
     def detach(self) -> None:
         """Leave the optimizer as it was before `attach`."""
         self.settle()
-        for hook in self._hooks:
-            hook.remove()
-        if self._plan is not None:
-            self._plan.clear()
-            self._plan.targets = frozenset()
-        self._optimizer, self._plan, self._hooks = None, None, []
-
-    def _pre_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        if any(callable(arg) for arg in (*args, *kwargs.values())):
-            raise ValueError("optimizer.step(closure) computes gradients after the prior is added: step without one")
-        # A fused optimizer is handed scaled gradients and told of an overflow; any other is not called at all then.
-        found_inf = getattr(optimizer, "found_inf", None)
-        self._overflowed = found_inf is not None and bool(found_inf)
-        turn = self._held.turn(optimizer)
-        if turn is not None and not self._overflowed:
-            scale = getattr(optimizer, "grad_scale", None)
-            self._before_step(1.0 if scale is None else scale, turn)
-
-    def _post_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        turn = self._held.turn(optimizer)
-        if turn is not None:
-            self._after_step(turn, skipped=self._overflowed)
+        if self._attachment is not None:
+            self._attachment.remove()
+            self._attachment = None
 
     @torch.no_grad()
     def before_step(self, *, grad_scale: float | Tensor | None = None) -> None:
@@ -234,13 +188,13 @@ class Pruner:
         self._add_penalty(step)
 
     def _add_penalty(self, step: Step) -> None:
-        if self._plan is not None:
-            self._plan.clear()
+        if step.plan is not None:
+            step.plan.clear()
         self.recipe.between.before_step(step)
         if self.recipe.penalty is not None:
             self.recipe.penalty.before_step(step)
         # A penalty that acts after the optimizer would change what the optimizer has counted.
-        alone = self.recipe.penalty is None or (self._plan is not None and self._plan.pull is not None)
+        alone = self.recipe.penalty is None or (step.plan is not None and step.plan.pull is not None)
         if alone and self.schedule.is_event(step.t):
             self.recipe.select.ahead(step, self.recipe.score, self.schedule.sparsity_at(step.t))
 
@@ -279,16 +233,16 @@ class Pruner:
 
     def _step(self, t: int, grad_scale: float | Tensor = 1.0, turn: Turn | None = None) -> Step:
         some = None if turn is None or len(turn.indices) == len(self.targets) else turn.indices
-        now = self._held.now(some)
+        now, attached = self._held.now(some), self._attachment
         return Step(
             t=t,
             weights=now.weights,
             memory=self.memory if some is None else self.memory.only(some),
             holding=now,
             grad_scale=grad_scale,
-            optimizer=self._optimizer,
+            optimizer=None if attached is None else attached.optimizer,
             gradients=self.gradients,
-            plan=self._plan,
+            plan=None if attached is None else attached.plan,
             # A table of addresses that other weights' turn replaces would be made anew at every step.
             scratch=self._scratch if some is None else self._scratch.setdefault(f"turn of {some[0]}", {}),
             added=self.num_added,
@@ -397,8 +351,3 @@ class Pruner:
             "train_size": self.run.train_size,
             "num_weights": self.num_weights,
         }
-
-
-def _without(params: Iterable[nn.Parameter], targets: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-    known = {id(target) for target in targets}
-    return [param for param in params if id(param) not in known]
