@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from mgpp.account import Account, Record
 from mgpp.attachment import Attachment
-from mgpp.checkpoint import Shard, read_state, write_state
 from mgpp.finite import Watch, is_finite, largest_of, require_finite
 from mgpp.functional.mask import zeros_of_each
 from mgpp.functional.select import Cut
@@ -21,8 +20,9 @@ from mgpp.methods.recipe import Gradients, Memory, Step
 from mgpp.methods.times import Run
 from mgpp.notebook import pruner_html
 from mgpp.preparation import prepare, require_parts_to_do
-from mgpp.sharding import Held, Span, Turn, hold, local_gradients
+from mgpp.sharding import Held, Turn, hold, local_gradients
 from mgpp.sharding.replicas import require_same_zeros
+from mgpp.state import State
 from mgpp.survey import Look, Survey
 from mgpp.targets import find_targets, stored_transposed
 
@@ -71,6 +71,7 @@ class Pruner:
         self._others = [parameter for parameter in self._parameters if parameter not in pruned]
         self._account = Account(list(self.targets), self._share, on_record)
         self.survey = Survey(self._held.sizes, self.schedule, looks) if looks else None
+        self._state = State(method, self.run, names=list(self.targets), memory=self.memory, survey=self.survey)
         self.t = 0
         self._attachment: Attachment | None = None
         self._scratch: Scratch = {}
@@ -301,53 +302,26 @@ class Pruner:
 
         One process calls it. Where weights are sharded all do, with the same folder on a disk that they share.
         """
-        shard = Shard(self._spans(), self._held.ranks, self._held.is_writer) if self.is_sharded else None
-        write_state({**self._scalars(), "memory": self.memory.state_dict()}, Path(folder), shard=shard)
+        self.settle()
+        self._state.save(Path(folder), self.t, self._held)
 
     def load(self, folder: str | Path) -> None:
         """Go on where `save` was called; every process calls it."""
-        self.load_state_dict(read_state(Path(folder), self._spans() if self.is_sharded else None))
+        self.t = self._state.load(Path(folder), self._held)
 
     def require_finite(self) -> None:
         """Refuse to go on where a weight of the model is no longer a number; every process calls it."""
         self.settle()
         require_finite(self._model, self.t, self._held.ranks)
 
-    def _spans(self) -> dict[str, Span]:
-        return dict(zip(self.targets, self._held.spans, strict=True))
-
     def state_dict(self) -> dict[str, Any]:
         """All that the rest of the run depends on, beside the weights and the optimizer's state.
 
         What is kept for sharded weights is a DTensor under FSDP2, and this process's part under DeepSpeed.
         """
-        return {**self._scalars(), "memory": self._translated(self.memory.state_dict(), self._held.to_state)}
-
-    def _scalars(self) -> dict[str, Any]:
         self.settle()
-        scalars = {"t": self.t, "settings": self._settings()}
-        return scalars if self.survey is None else {**scalars, "survey": self.survey.state_dict(self._weights())}
-
-    def _translated(self, memory: Mapping[str, Mapping[str, Tensor]], how: Callable[[int, Tensor], Tensor]) -> Any:
-        names = list(self.targets)
-        return {kind: {name: how(i, of[name]) for i, name in enumerate(names)} for kind, of in memory.items()}
+        return self._state.at(self.t, self._held)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken. Another method, schedule, model or run is refused, difference shown."""
-        mine, theirs = self._settings(), state["settings"]
-        differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
-        if differing:
-            shown = "; ".join(f"{key}: saved {theirs.get(key)}, now {mine.get(key)}" for key in differing)
-            raise ValueError(f"the saved run is another one ({shown}): use its settings, or start anew")
-        self.t = int(state["t"])
-        self.memory.load_state_dict(self._translated(state["memory"], self._held.from_state))
-        if self.survey is not None:
-            self.survey.load_state_dict(state.get("survey", {}), self._weights())
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            **to_dict(self.method),
-            "total_steps": self.run.total_steps,
-            "train_size": self.run.train_size,
-            "num_weights": self.num_weights,
-        }
+        self.t = self._state.bring_back(state, self._held)
