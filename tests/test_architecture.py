@@ -28,11 +28,13 @@ MAY_IMPORT = {
     "survey": {"functional", "kernels", "methods"},
     "state": {"checkpoint", "methods", "sharding", "survey"},
     "account": {"kernels", "survey"},
+    "events": {"account", "functional", "kernels", "methods", "survey"},
     "preparation": {"methods", "sharding", "targets"},
     "attachment": {"kernels", "sharding"},
     "pruner": {
         "account",
         "attachment",
+        "events",
         "finite",
         "functional",
         "kernels",

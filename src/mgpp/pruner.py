@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from mgpp.account import Account, Record
 from mgpp.attachment import Attachment
+from mgpp.events import Events
 from mgpp.finite import Watch, is_finite, largest_of, require_finite
 from mgpp.functional.mask import zeros_of_each
-from mgpp.functional.select import Cut
-from mgpp.kernels import Scratch, is_capturing
-from mgpp.kernels.cpu import Taken
+from mgpp.kernels import Scratch
 from mgpp.methods import Method, to_dict
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Memory, Step
@@ -23,7 +22,7 @@ from mgpp.preparation import prepare, require_parts_to_do
 from mgpp.sharding import Held, Turn, hold, local_gradients
 from mgpp.sharding.replicas import require_same_zeros
 from mgpp.state import State
-from mgpp.survey import Look, Survey
+from mgpp.survey import Survey
 from mgpp.targets import find_targets, stored_transposed
 
 
@@ -71,6 +70,7 @@ class Pruner:
         self._others = [parameter for parameter in self._parameters if parameter not in pruned]
         self._account = Account(list(self.targets), self._share, on_record)
         self.survey = Survey(self._held.sizes, self.schedule, looks) if looks else None
+        self._events = Events(self.recipe, self._account, self.survey)
         self._state = State(method, self.run, names=list(self.targets), memory=self.memory, survey=self.survey)
         self.t = 0
         self._attachment: Attachment | None = None
@@ -149,9 +149,7 @@ class Pruner:
         held = self._held = self._hold(optimizer)
         attachment = Attachment(optimizer, held, self.targets, self.added)
         if held.steps_in_turns and not hooks:
-            raise ValueError(
-                f"{held.engine} moves weights only inside its own step: attach with hooks, which act there"
-            )
+            raise ValueError(f"{held.engine} moves weights only in its own step: attach with hooks, which act there")
         self._attachment, self._others = attachment, attachment.others
         if self.survey is not None:
             self.survey.of_parts([span.start for span in held.spans], held.ranks)
@@ -217,11 +215,11 @@ class Pruner:
             return
         self.t = step.t
         if self.schedule.is_event(self.t):
-            whole = step if turn is None or len(turn.indices) == len(self.targets) else self._step(self.t)
-            self._prune(whole, self.schedule.sparsity_at(self.t))
+            whole = step if len(step.weights) == len(self.targets) else self._step(self.t)
+            self._events.prune(whole, self.schedule.sparsity_at(self.t))
             self._held.publish(turn)
-        else:
-            self._look_around()
+        elif self.survey is not None and self.t in self.survey.steps:
+            self._events.look_around(self._step(self.t))
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -229,7 +227,7 @@ class Pruner:
         if self.t >= self.run.total_steps:  # every event was held, and not every method counts to a target
             return
         if sum(self.zeros.values()) < self.asked_zeros:
-            self._prune(self._step(self.t), self.schedule.sparsity)
+            self._events.prune(self._step(self.t), self.schedule.sparsity)
             self._held.publish(None)
 
     def _step(self, t: int, grad_scale: float | Tensor = 1.0, turn: Turn | None = None) -> Step:
@@ -250,35 +248,9 @@ class Pruner:
             turned=self._turned,
         )
 
-    def _prune(self, step: Step, sparsity: float) -> None:
-        prior = self.prior_at(step.t)
-        look = self._begin_look(step, prior)
-        taken = self.recipe.select(step, self.recipe.score, sparsity)
-        self.recipe.between.after_event(step)
-        if look is not None:
-            look.end()
-        if taken is not None:
-            promise = Taken(taken, list(self.zeros.values())) if isinstance(taken, Cut) else taken
-            self._account.add({"event": "prune", "step": step.t, "target": sparsity, **prior}, promise, look)
-
-    def _look_around(self) -> None:
-        if self.survey is None or self.t not in self.survey.steps:
-            return
-        step = self._step(self.t)
-        prior = self.prior_at(step.t)
-        look = self._begin_look(step, prior)
-        if look is not None:
-            look.end()
-            self._account.add({"event": "look", "step": step.t, **prior}, None, look)
-
-    def _begin_look(self, step: Step, prior: Mapping[str, float]) -> Look | None:
-        if self.survey is None or is_capturing():
-            return None
-        return self.survey.begin(step.t, step.weights, prior.get("half_width"))
-
     def prior_at(self, t: int) -> dict[str, float]:
         """What the method's penalty says of itself at step t: a mixture prior its warm-up η and its half-width."""
-        return {} if self.recipe.penalty is None else self.recipe.penalty.record(t)
+        return self._events.prior_at(t)
 
     @property
     def last_record(self) -> Record | None:
@@ -290,8 +262,7 @@ class Pruner:
         return self._account.last_look
 
     def settle(self) -> None:
-        """Wait for the numbers of all events from the device, and hand over their records. On a CPU there is nothing to
-        wait for."""
+        """Wait for the numbers of all events from the device, and hand over their records. On a CPU they are there."""
         self._account.settle(wait=True)
         self._watch.settle(self._weights(), self.t)
 
