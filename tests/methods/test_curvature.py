@@ -86,6 +86,25 @@ def test_the_weights_of_least_size_times_root_corrected_second_moment_go(kind):
     assert any(not torch.equal(actual[name], keep) for name, keep in expected(corrected=False).items())
 
 
+@pytest.mark.parametrize("optimizer_class", [torch.optim.AdamW, mgpp.AdamW])
+def test_where_the_second_moment_is_the_last_square_the_score_is_the_sensitivity(optimizer_class):
+    """β2 = 0: v̂ is the gradient's square, and its correction 1."""
+    model, data = Toy(), batches()
+    optimizer = optimizer_class(model.parameters(), lr=1e-2, betas=(0.9, 0.0))
+    pruner = mgpp.Pruner(model, mgpp.GMP(sparsity=0.5, start=0, end=3, every=3, score="curvature"), total_steps=3)
+    pruner.attach(optimizer, hooks=False)
+    for t in range(1, 4):
+        optimizer.zero_grad()
+        one_step(model, optimizer, data)
+        if t < 3:
+            pruner.after_step()
+    worth = [(weight * weight.grad).abs().detach() for weight in pruner.targets.values()]
+    cut = torch.cat([value.flatten() for value in worth]).sort().values[NUM_WEIGHTS // 2]
+    pruner.after_step()
+    for weight, value in zip(pruner.targets.values(), worth, strict=True):
+        assert torch.equal(weight != 0, value >= cut)
+
+
 def test_a_weight_that_never_had_a_gradient_goes_first():
     model = Toy()
     optimizer, data = torch.optim.AdamW(model.parameters(), lr=1e-2), batches()

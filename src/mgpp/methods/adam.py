@@ -73,7 +73,8 @@ def _corrections(counts: Sequence[Any], beta2s: Sequence[float], dtypes: Sequenc
         each = [counts[indices[0]] for indices in sharing.values()]
         each = [torch.as_tensor(0 if count is None else count, dtype=precise, device=device) for count in each]
         # expm1: 1 - β2^t itself loses four of float32's seven digits at t = 1.
-        values = (torch.stack(each) * math.log(beta2)).expm1_().neg_().to(dtype).unbind()
+        log_beta2 = math.log(beta2) if beta2 > 0 else -math.inf
+        values = (torch.stack(each) * log_beta2).expm1_().neg_().to(dtype).unbind()
         for indices, value in zip(sharing.values(), values, strict=True):
             for i in indices:
                 found[i] = value
