@@ -45,12 +45,12 @@ class Attachment:
         # DeepSpeed shows only what it steps, turn by turn.
         self.others = [] if held.steps_in_turns else [param for param in trained if param not in self._targets]
 
-    def hook(self, before: Before, after: After) -> None:
-        """Call both inside every step, `before` with the scale that the gradients carry."""
+    def hook(self, before: Before, after: After, *, reads_gradients: bool) -> None:
+        """Call both inside every step, `before` with the scale that the gradients carry; does `after` read them?"""
         self._before, self._after = before, after
         self.plan = None if self._held.steps_in_turns else getattr(self.optimizer, "plan", None)
         if self.plan is not None:
-            self.plan.targets = self._targets
+            self.plan.targets, self.plan.reads_gradients = self._targets, reads_gradients
         self._hooks = [
             self.optimizer.register_step_pre_hook(self._pre_hook),
             self.optimizer.register_step_post_hook(self._post_hook),
@@ -62,7 +62,7 @@ class Attachment:
             hook.remove()
         if self.plan is not None:
             self.plan.clear()
-            self.plan.targets = frozenset()
+            self.plan.targets, self.plan.reads_gradients = frozenset(), False
 
     def _pre_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if any(callable(arg) for arg in (*args, *kwargs.values())):

@@ -154,7 +154,7 @@ class Pruner:
         if self.survey is not None:
             self.survey.of_parts([span.start for span in held.spans], held.ranks)
         if hooks:
-            attachment.hook(self._before_step, self._after_step)
+            attachment.hook(self._before_step, self._after_step, reads_gradients=self.recipe.score.reads_gradients)
 
     def _hold(self, optimizer: Any = None) -> Held:
         held = hold(self.targets, optimizer)

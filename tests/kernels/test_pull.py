@@ -196,3 +196,22 @@ def test_inside_the_optimizers_pass_pull_and_count_are_one(device, monkeypatch, 
     _, pruner, _ = run(device, mgpp.AdamW)
     assert counted[-6:] == [True] * 6
     assert sum(pruner.zeros.values()) == pruner.num_weights // 2
+
+
+@pytest.mark.parametrize("decoupled", [False, True], ids=["coupled", "decoupled"])
+def test_what_a_sensitivity_sees_of_the_prior_does_not_depend_on_who_steps(decoupled, device, launched):
+    """Coupled, it is part of the gradient that is judged; the launch that steps with it does not leave it there."""
+    windows = []
+    for kind in (torch.optim.AdamW, mgpp.AdamW):
+        model = Toy().to(device)
+        optimizer = kind(model.parameters(), lr=1e-4, weight_decay=0)
+        method = mgpp.ITP(sparsity=0.5, start=0, end=6, prior=mgpp.Prior(**PRIOR, decoupled=decoupled))
+        pruner = mgpp.Pruner(model, method, total_steps=12, train_size=64)
+        pruner.attach(optimizer)
+        for param in model.parameters():
+            param.grad = torch.full_like(param, 1e-3)
+        optimizer.step()
+        windows.append(pruner.memory.get("window"))
+    torch.testing.assert_close(*windows)
+    judged_alone = torch.cat([(weight * 1e-3).abs().flatten() / 2 for weight in pruner.targets.values()])
+    assert torch.allclose(torch.cat([window.flatten() for window in windows[1]]), judged_alone) == decoupled

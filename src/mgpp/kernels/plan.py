@@ -18,9 +18,14 @@ class Count:
 
 @dataclass
 class Plan:
-    """The next step's extra work: the prior's pull on `targets`, and a count of their scores."""
+    """The next step's extra work: the prior's pull on `targets`, and a count of their scores.
+
+    `reads_gradients`: the pruner looks at the gradients after the step. A launch that adds the prior's to them as it
+    goes leaves none of it there, so a coupled prior must not be asked of it.
+    """
 
     targets: frozenset[Tensor] = frozenset()
+    reads_gradients: bool = False
     pull: Pull | None = None
     count: Count | None = None
 

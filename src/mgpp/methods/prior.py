@@ -86,7 +86,7 @@ class MixturePrior(Penalty):
         scale = self._scale(step.t)
         if scale == 0:
             return
-        if step.plan is not None:
+        if step.plan is not None and (self.prior.decoupled or not step.plan.reads_gradients):
             most = self._most(scale)
             step.plan.pull = Pull(scale=scale, decoupled=self.prior.decoupled, most=most, **self.shape(step.t))
             return

@@ -210,6 +210,7 @@ class Score(Protocol):
     """What a weight is worth: an elementwise function of the weight and of the tensors beside it. Low goes first."""
 
     kernel: str | None = None  # its fused form, where it has one (mgpp.kernels.zero_smallest_)
+    reads_gradients: bool = False  # `observe` does, with what a penalty has added to them
 
     def observe(self, step: Step) -> None:
         """Look at θ(t) and at the gradient that led there."""

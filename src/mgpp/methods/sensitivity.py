@@ -19,6 +19,7 @@ class Sensitivity(Score):
     every: int
     beta1: float
     beta2: float | None = None
+    reads_gradients = True
 
     @property
     def kernel(self) -> str:  # type: ignore[override]
