@@ -68,13 +68,14 @@ def test_ties_go_by_position(k, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_many_equal_to_the_last_cut_are_counted_and_go_by_position(dtype, device):
-    near = 0.5 + 0.001 * (torch.rand(41, 200, device=device) - 0.5)  # inside the window, which would hold a cut anyhow
+    near = 0.001 * (torch.rand(41, 200, device=device) - 0.5)  # inside the window, which would hold a cut anyhow
     equal = torch.full((70, 70), 0.5, device=device)
-    start = [tensor.to(dtype) for tensor in (torch.randn(3000, device=device), near, equal)]
-    weights = [weight.clone() for weight in start]
+    others = torch.randn(3000, device=device)
+    weights = [torch.empty_like(tensor, dtype=dtype) for tensor in (others, near, equal)]
     selection = None
-    for k in (6000, 6000, 6001, 6001):
-        for weight, first in zip(weights, start, strict=True):
+    # The cut is among the first of them, among the last, and then, with the window still around them, just above them.
+    for k, middle in ((6000, 0.5), (6000, 0.5), (6001, 0.5), (6001, 0.5), (9000, 0.5), (9000, 0.5), (9000, 0.5006)):
+        for weight, first in zip(weights, (others, middle + near, equal), strict=True):
             weight.copy_(first)
         selection = assert_selects_alike(weights, k, selection=selection)
 
@@ -119,6 +120,18 @@ def test_curvature_can_be_the_score(dtype, device):
     # torch's square root on a CPU is an ulp off for one number in five.
     assert outcome.cut().value == pytest.approx(cut.value, rel=2e-7)
     assert outcome.cut().below == cut.below
+
+
+def test_by_curvature_zeros_go_before_weights_without_any(device):
+    """So that k is how many are zero afterwards, and what is held at zero needs no mask."""
+    weights = tensors([(30, 40), (77,)], torch.float32, device)
+    weights[0].view(-1)[600:] = 0
+    moments = [torch.zeros_like(weight) for weight in weights]
+    moments[0].view(-1)[300:] = 1e-6
+    selection = select_over(weights, weights, moments, "curvature")
+    outcome = fast.zero_smallest_(selection, 650, factors=1.0)
+    assert outcome.zeros() == [650, 0]
+    assert [int((weight == 0).sum()) for weight in weights] == [650, 0]
 
 
 def test_what_is_kept_between_events_stays_under_a_mebibyte_at_seven_billion_weights(device):

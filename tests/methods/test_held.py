@@ -64,11 +64,12 @@ def test_selecting_without_the_mask_is_selecting_with_it(name, word, share, devi
 
 
 @pytest.mark.parametrize("case", sorted(HELD))
-def test_once_the_target_is_held_nothing_is_selected_any_more(case, monkeypatch):
+@pytest.mark.parametrize("end", [14, 15], ids=["between events", "at an event"])
+def test_once_the_target_is_held_nothing_is_selected_any_more(case, end, monkeypatch):
     model = Toy()
     pruner = mgpp.Pruner(
         model,
-        method_of(case),
+        method_of(case, end=end),
         total_steps=STEPS,
         train_size=64,
         gradients=mgpp.GradientSampler(model, rows(), seed=3),
