@@ -134,6 +134,18 @@ def test_by_curvature_zeros_go_before_weights_without_any(device):
     assert [int((weight == 0).sum()) for weight in weights] == [650, 0]
 
 
+def test_by_curvature_zeros_go_first_where_a_gradients_square_is_infinite_too(device):
+    weights = tensors([(30, 40)], torch.float32, device)
+    weights[0].view(-1)[600:] = 0
+    moments = [torch.full_like(weights[0], 1e-6)]
+    moments[0].view(-1)[::3] = float("inf")
+    expected = [weight.clone() for weight in weights]
+    plain.zero_smallest_(expected, 650, score=scores.curvature, inputs=[(moments[0], torch.ones((), device=device))])
+    selection = select_over(weights, weights, moments, "curvature")
+    assert fast.zero_smallest_(selection, 650, factors=1.0).zeros() == [650]
+    torch.testing.assert_close(weights, expected, rtol=0, atol=0)
+
+
 def test_what_is_kept_between_events_stays_under_a_mebibyte_at_seven_billion_weights(device):
     shapes = ([4096 * 4096] * 4 + [11008 * 4096] * 3) * 32
     table = Table(shapes, device)

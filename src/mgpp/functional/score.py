@@ -21,8 +21,10 @@ def curvature(weight: Tensor, second_moment: Tensor, correction: Tensor) -> Tens
     """
     wide = torch.promote_types(weight.dtype, torch.float32)
     size = weight.abs().to(wide)
-    score = second_moment.to(wide).div(correction).sqrt_() * size
-    return torch.maximum(score, size.clamp_(max=torch.finfo(wide).tiny))
+    limits = torch.finfo(wide)
+    # clamp: the square of a large gradient may be inf, and a zero times that would be NaN, the last to go.
+    score = second_moment.to(wide).div(correction).sqrt_().clamp_(max=limits.max) * size
+    return torch.maximum(score, size.clamp_(max=limits.tiny))
 
 
 def sensitivity(weight: Tensor, grad: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ _HIT, _BELOW, _CUT, _CUT_BELOW = tl.constexpr(HIT), tl.constexpr(BELOW), tl.cons
 _TIES, _EQUAL, _PREFIX, _RANK = tl.constexpr(TIES), tl.constexpr(EQUAL), tl.constexpr(PREFIX), tl.constexpr(RANK)
 _DIGITS = tl.constexpr(DIGITS)
 _TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
+_HUGE = tl.constexpr(3.4028234663852886e38)  # and its largest
 
 
 @triton.jit
@@ -43,7 +44,8 @@ def write(pointer, at, size, value, MASKED: tl.constexpr):
 def curvature(weight, second_moment, correction):
     """Twin: mgpp.functional.score.curvature."""
     size = tl.abs(weight)
-    score = tl.sqrt_rn(tl.div_rn(second_moment, correction)) * size
+    deviation = tl.sqrt_rn(tl.div_rn(second_moment, correction))
+    score = tl.where(deviation > _HUGE, _HUGE, deviation) * size  # a zero times inf would be NaN
     least = tl.where(size < _TINY, size, _TINY)
     return tl.where(score < least, least, score)  # not tl.maximum, which would lose a NaN
 
