@@ -1,0 +1,78 @@
+"""What the interpreter runs a GPU's compiler takes, too: it is stricter about types and shapes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import torch
+from triton.runtime import interpreter
+
+import mgpp
+from mgpp import kernels
+from mgpp.kernels.layout import lay_out
+from tests.kernels.compiling import describe
+from tests.test_contract import STEPS, method_of
+from tests.toy import Toy, batches
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU compiles what it runs")
+
+CASES = ["mgpp", "mgpp-decoupled", "mgpp-curvature", "platon", "movement", "soft-movement", "losparse", "hold-mask"]
+OPTIMIZERS = {"torch": torch.optim.AdamW, "mgpp": mgpp.AdamW}
+
+
+@pytest.fixture
+def launches(monkeypatch) -> dict[str, dict]:
+    """All that are made from now on, each once."""
+    made: dict[str, dict] = {}
+    call = interpreter.GridExecutor.__call__
+
+    def noted(self, *args, **more):
+        launch = describe(self.fn, self.arg_names, self.constexprs, args, more)
+        made[json.dumps(launch, sort_keys=True)] = launch
+        return call(self, *args, **more)
+
+    def always(key, lists, scratch, *, fresh=()):
+        return lay_out(key, lists, scratch, fresh=fresh)
+
+    monkeypatch.setattr(interpreter.GridExecutor, "__call__", noted)
+    monkeypatch.setattr(kernels, "_laid_out", always)
+    return made
+
+
+def train(case: str, optimizer_of, dtype: torch.dtype) -> None:
+    model = Toy().to(dtype)
+    pruner = mgpp.Pruner(model, method_of(case), total_steps=STEPS, train_size=64)
+    optimizer = optimizer_of(model.parameters(), lr=1e-2)
+    pruner.attach(optimizer)
+    data = batches()
+    for _ in range(8):
+        batch = next(data)
+        model(batch["x"].to(dtype), batch["labels"])["loss"].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_every_launch_of_every_method_compiles_for_a_gpu(launches, tmp_path):
+    for case in CASES:
+        for optimizer_of in OPTIMIZERS.values():
+            train(case, optimizer_of, torch.float32)
+    train("mgpp-decoupled", mgpp.AdamW, torch.bfloat16)
+    (tmp_path / "launches.json").write_text(json.dumps(list(launches.values())))
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kernels.compiling", str(tmp_path / "launches.json")],
+        env={**environment, "TRITON_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    compiled = Counter(done.stdout.split()[1::2])
+    assert compiled.total() == len(launches)
+    assert {"_adamw_kernel", "_shrink_by_prior_kernel", "count_kernel", "mask_kernel", "_observe_kernel"} <= set(
+        compiled
+    )
+    assert {"_learn_kernel", "_zero_rows_kernel", "_mask_kernel", "_add_prior_gradient_kernel"} <= set(compiled)
