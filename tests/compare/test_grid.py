@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import mgpp
 from mgpp.compare.grid import AUTO, settings_by_method
 from mgpp.methods import METHODS
 from tests.compare.conftest import RAMP
@@ -23,6 +24,15 @@ def test_every_combination_is_one_cell_in_a_folder_of_its_own(comparison, tmp_pa
 def test_a_cells_method_has_its_sparsity_and_its_settings(comparison):
     cell = replace(comparison, settings={"gmp": {**RAMP, "hold": True}, "platon": RAMP}).pruned()[2]
     assert cell.config.method == METHODS["gmp"](sparsity=0.75, **RAMP, hold=True)
+
+
+def test_a_form_of_a_method_is_compared_beside_the_method(comparison):
+    own = settings_by_method([("end", 0.5), ("recommended.strength", 0.01)], ["recommended", "mgpp"])
+    cells = replace(comparison, methods=["recommended", "mgpp"], settings=own).pruned()[:2]
+    assert [cell.config.method for cell in cells] == [
+        mgpp.recommended(sparsity=0.5, end=0.5, strength=0.01),
+        mgpp.MGPP(sparsity=0.5, end=0.5),
+    ]
 
 
 def test_the_teacher_is_the_dense_run_of_the_same_seed_or_the_one_that_was_named(comparison):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import mgpp
+from mgpp.methods import from_dict, to_dict
 from tests.test_contract import RAMP, STEPS
 from tests.toy import NUM_WEIGHTS, Toy, batches
 
@@ -14,6 +15,14 @@ def test_it_is_mgpp_by_curvature_and_what_is_given_goes_first():
     assert (method.sparsity, method.end, method.strength) == (0.9, 0.5, 0.01)
     assert (method.score, method.decoupled) == ("curvature", True)
     assert mgpp.MGPP(sparsity=0.9).score == "magnitude"
+
+
+def test_its_name_stands_for_it_and_what_is_written_is_what_it_stands_for():
+    method = from_dict({"method": "recommended", "sparsity": 0.9, "strength": 0.01})
+    assert method == mgpp.recommended(sparsity=0.9, strength=0.01)
+    assert to_dict(method)["method"] == "mgpp"
+    with pytest.raises(ValueError, match="needs a sparsity"):
+        from_dict({"method": "recommended"})
 
 
 def test_a_pattern_brings_its_sparsity_along_and_without_either_it_is_missing():

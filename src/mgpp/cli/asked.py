@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mgpp.methods import METHODS, RECOMMENDED, needs_sparsity
+from mgpp.methods import FORMS, METHODS, needs_sparsity, spelled_out
 from mgpp.presets import Preset, Settings, load_preset, sparsity_of
 
 Model = Annotated[str | None, typer.Argument(help="Model folder or hub id; a preset's, if none is given.")]
@@ -30,8 +30,8 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         "-m",
-        help=f"{', '.join(METHODS)}; none fine-tunes without pruning. By default the preset's, or mgpp in its "
-        "recommended form; -m mgpp is the paper's.",
+        help=f"{', '.join([*METHODS, *FORMS])}; none fine-tunes without pruning. By default the preset's, or "
+        "recommended, a form of mgpp; -m mgpp is the paper's own.",
     ),
 ]
 Set = Annotated[
@@ -72,9 +72,7 @@ def read_asked(
     for name in places:
         if name not in run:
             raise ValueError(f"which {name}? give {name.upper()}, or a preset that names one (--preset)")
-    if method is None:
-        return Asked(Settings(run=run, method=_method("mgpp", {**RECOMMENDED, **chosen})))
-    return Asked(Settings(run=run, method=_method(method, chosen)))
+    return Asked(Settings(run=run, method=_method(method or "recommended", chosen)))
 
 
 def _from_preset(preset: Preset, method: str | None, chosen: Mapping[str, Any]) -> Settings:
@@ -95,7 +93,7 @@ def _method(name: str, chosen: Mapping[str, Any]) -> dict[str, Any] | None:
     without = {"sparsity", "structure"} & chosen.keys() or (name in METHODS and not needs_sparsity(name))
     if not without:
         raise ValueError("how many weights should go? give --sparsity, such as --sparsity 0.9 (or --method none)")
-    return {"method": name, **chosen}
+    return spelled_out({"method": name, **chosen})
 
 
 def _refuse_settings(chosen: Mapping[str, Any]) -> None:

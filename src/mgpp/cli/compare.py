@@ -14,7 +14,7 @@ from mgpp.cli.asked import read_setting
 from mgpp.cli.errors import FAILED
 from mgpp.compare.grid import AUTO, settings_by_method
 from mgpp.compare.results import as_table, failures
-from mgpp.methods import METHODS
+from mgpp.methods import FORMS, METHODS
 
 Value = TypeVar("Value")
 
@@ -24,7 +24,9 @@ def compare(
     model: options.Model,
     data: options.Data,
     output: options.Output,
-    methods: Annotated[str, typer.Option("--methods", "-m", help=f"Some of {', '.join(METHODS)}.", show_default=False)],
+    methods: Annotated[
+        str, typer.Option("--methods", "-m", help=f"Some of {', '.join([*METHODS, *FORMS])}.", show_default=False)
+    ],
     sparsities: Annotated[str, typer.Option("--sparsities", "-s", help="Such as 0.8,0.9.")] = "0.9",
     seeds: Annotated[str, typer.Option("--seeds", help="Such as 0,1,2.")] = "0",
     settings: Annotated[

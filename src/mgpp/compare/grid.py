@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mgpp.methods import METHODS, from_dict
+from mgpp.methods import FORMS, METHODS, from_dict
 from mgpp.run import RunConfig
 from mgpp.run.config import differences
 from mgpp.run.folder import RESULT_FILE, RUN_FILE, RunFolder
@@ -122,7 +122,7 @@ def settings_by_method(pairs: Sequence[tuple[str, Any]], methods: Sequence[str])
     own: dict[str, dict[str, Any]] = {}
     for key, value in pairs:
         method, dot, setting = key.partition(".")
-        if dot and method in METHODS:
+        if dot and (method in METHODS or method in FORMS):
             own.setdefault(method, {})[setting] = value
         else:
             shared[key] = value

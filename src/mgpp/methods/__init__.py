@@ -35,6 +35,9 @@ METHODS: dict[str, type[Method]] = {
     "hold_mask": HoldMask,
 }
 
+# Words for a method with settings of its own. What is written is what they stand for.
+FORMS: dict[str, dict[str, Any]] = {"recommended": {"method": "mgpp", **RECOMMENDED}}
+
 _NAMES = {kind: name for name, kind in METHODS.items()}
 
 
@@ -46,15 +49,23 @@ def to_dict(method: Method) -> dict[str, Any]:
 
 def from_dict(settings: Mapping[str, Any]) -> Method:
     """The method that `to_dict` wrote, or that a person did: unknown names are refused with the known ones."""
-    settings = dict(settings)
+    settings = spelled_out(settings)
     name = settings.pop("method", None)
     if not isinstance(name, str) or name not in METHODS:
-        raise ValueError(f"method={name!r} is not one of {', '.join(METHODS)}")
+        raise ValueError(f"method={name!r} is not one of {', '.join([*METHODS, *FORMS])}")
     if isinstance(settings.get("prior"), Mapping):
         settings["prior"] = _build("prior", Prior, settings["prior"])
     if not {"sparsity", "structure"} & settings.keys() and needs_sparsity(name):
         raise ValueError(f"{name} needs a sparsity, for example sparsity=0.9")
     return _build(name, METHODS[name], settings)
+
+
+def spelled_out(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A form's name replaced by its method and settings; those that are given beside it go first."""
+    form = settings.get("method")
+    if not isinstance(form, str) or form not in FORMS:
+        return dict(settings)
+    return {**FORMS[form], **{key: value for key, value in settings.items() if key != "method"}}
 
 
 def needs_sparsity(name: str) -> bool:
@@ -90,6 +101,7 @@ def _without_none(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 __all__ = [
+    "FORMS",
     "GMP",
     "ITP",
     "L2",
@@ -97,7 +109,6 @@ __all__ = [
     "MGPP",
     "OBERT",
     "PLATON",
-    "RECOMMENDED",
     "HoldMask",
     "LoSparse",
     "Method",
@@ -108,5 +119,6 @@ __all__ = [
     "from_dict",
     "needs_sparsity",
     "recommended",
+    "spelled_out",
     "to_dict",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from mgpp.methods import from_dict, needs_sparsity
+from mgpp.methods import from_dict, needs_sparsity, spelled_out
 from mgpp.methods.ramp import Ramp
 from mgpp.methods.times import Run
 from mgpp.run.config import RunConfig
@@ -40,7 +40,7 @@ class Settings:
         if method == "none":
             own = {}
         elif method not in (None, own.get("method")):
-            own = {"method": method, **{key: own[key] for key in _SHARED if key in own}}
+            own = spelled_out({"method": method, **{key: own[key] for key in _SHARED if key in own}})
         if settings and not own:
             raise ValueError(f"nothing is pruned here: leave {', '.join(settings)} out, or choose a method")
         return replace(self, run={**self.run, **run}, method={**own, **(settings or {})} or None)
