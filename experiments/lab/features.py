@@ -13,8 +13,6 @@ from mgpp.tasks import training_task
 from mgpp.tasks.source import Source
 
 LENGTH = 128
-# Splits whose names are not the usual ones: in part, or an even mix of two sets.
-TRAIN = {"mnli": "train_partial", "qqp": "train_partial", "qnli": "train_partial"}
 
 
 def pack(rows) -> dict[str, torch.Tensor]:
@@ -33,7 +31,7 @@ def main(model: str, data: str, output: str, *tasks: str) -> None:
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     for name in tasks:
-        source = Source(data=str(Path(data) / name), max_length=LENGTH, train_split=TRAIN.get(name, "train"))
+        source = Source(data=str(Path(data) / name), max_length=LENGTH)
         task = training_task(name, model, source, seed=0, new_head=True)
         scored = task.evaluation
         sets = {"train": task.train, **(scored if isinstance(scored, dict) else {"validation": scored})}
