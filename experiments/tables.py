@@ -12,15 +12,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.pages.choosing import candidates, chosen, protocol
 from experiments.pages.figure2 import figure2
+from experiments.pages.glue import table1, table2
 from experiments.pages.paper import paper
 from experiments.pages.single import levels, squad, upstream
-from experiments.pages.table1 import table1
 from experiments.pages.tried import ablations, sweep
 
-MAKERS: dict[str, Callable[..., str]] = {
-    make.__name__: make
-    for make in (protocol, table1, paper, chosen, candidates, ablations, sweep, figure2, levels, squad, upstream)
-}
+# Of the laboratory's cells, and of runs of their own.
+OF_CELLS = (protocol, table1, table2, paper, chosen, candidates, ablations, sweep, figure2)
+OF_RUNS = (levels, squad, upstream)
+MAKERS: dict[str, Callable[..., str]] = {make.__name__: make for make in (*OF_CELLS, *OF_RUNS)}
 
 
 def fill(page: str) -> str:

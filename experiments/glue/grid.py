@@ -1,7 +1,8 @@
-"""Table 1: which cells are run, first to choose each method's settings, then for the table itself.
+"""Tables 1 and 2: which cells are run, first to choose each method's settings, then for the tables themselves.
 
     python experiments/glue/grid.py choose MODEL CELLS                     candidates, scored on held-out train rows
     python experiments/glue/grid.py table MODEL CHOSEN.jsonl CELLS         the best of each, on the validation sets
+    python experiments/glue/grid.py table2 MODEL CHOSEN.jsonl CELLS        some of these, on the tasks of parts.py
     python experiments/glue/grid.py figure MODEL CHOSEN.jsonl CELLS        a few again, looked at while they train
 
 The candidates of every method are as many for all, but for two that cost more: three learning rates, and where a
@@ -12,15 +13,14 @@ metric at 90%.
 import json
 import sys
 from collections import defaultdict
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-EPOCHS = {"cola": 6, "mrpc": 8, "stsb": 6, "rte": 8, "sst2": 2}
+EPOCHS = {"cola": 6, "mrpc": 8, "stsb": 6, "rte": 8, "sst2": 2, "mnli": 2, "qnli": 2, "qqp": 2}
 CHOOSE_ON = ("stsb", "cola", "mrpc")
 CHOOSE_AT = 0.9
-SPARSITIES = (0.8, 0.9, 0.95)
-SEEDS = (0, 1, 2)
 RATES = {"minilm": (5e-5, 1e-4, 2e-4), "mpnet-base": (2e-5, 4e-5, 8e-5)}
 RAMP = {"start": 0.1, "end": 0.7}
 
@@ -80,6 +80,35 @@ TRIED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "learning rate level until the ramp's end": (MILD, {"level": 0.7}),
     "Movement from 0.3": ({"method": "movement", "start": 0.3}, {}),
     "PA, not clipped": ({"method": "prior_annealing"}, {"clip": None}),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    tasks: tuple[str, ...]  # the longest last
+    names: tuple[str, ...]  # beside the dense model
+    sparsities: tuple[float, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many cells it has once every method's settings are chosen."""
+        return len(self.seeds) * len(self.tasks) * (1 + len(self.names) * len(self.sparsities))
+
+
+TABLES = {
+    "table": Table(
+        tasks=("cola", "mrpc", "stsb", "rte", "sst2"),
+        names=(*METHODS, *TAUGHT, *DEAR),
+        sparsities=(0.8, 0.9, 0.95),
+        seeds=(0, 1, 2),
+    ),
+    "table2": Table(
+        tasks=("mnli", "qnli", "qqp"),
+        names=("GMP", "PLATON", "MGPP (paper)", "curvature, no prior", "MGPP recommended", *TAUGHT),
+        sparsities=(0.9,),
+        seeds=(0, 1),
+    ),
 }
 
 
@@ -144,18 +173,19 @@ def best(lines: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return chosen
 
 
-def table(model: str, chosen: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Seed by seed, so that a table that is not finished has whole columns; the long task last."""
-    cells = []
-    for seed, task in product(SEEDS, sorted(EPOCHS, key=lambda task: task == "sst2")):
+def table(model: str, chosen: dict[str, dict[str, Any]], which: str = "table") -> list[dict[str, Any]]:
+    """Seed by seed, so that a table that is not finished has whole columns."""
+    cells: list[dict[str, Any]] = []
+    told_of = TABLES[which]
+    for seed, task in product(told_of.seeds, told_of.tasks):
         cells.append(cell("dense", model, task, None, 0.0, lr=chosen["dense"]["lr"], seed=seed))
-        for name in (*METHODS, *TAUGHT, *DEAR):
+        for name in told_of.names:
             if name in chosen:
                 told = chosen[name]
                 more = {"teacher": {**told["teacher"], "lr": chosen["dense"]["lr"]}} if told["teacher"] else {}
                 cells += [
                     cell(name, model, task, told["method"], sparsity, lr=told["lr"], seed=seed, **more)
-                    for sparsity in SPARSITIES
+                    for sparsity in told_of.sparsities
                 ]
     return cells
 
@@ -174,8 +204,11 @@ def read(path: str) -> list[dict[str, Any]]:
 
 
 def main(what: str, model: str, *paths: str) -> None:
-    made = {"table": table, "figure": figure}
-    cells = candidates(model) if what == "choose" else made[what](model, best(read(paths[0])))
+    if what == "choose":
+        cells = candidates(model)
+    else:
+        chosen = best(read(paths[0]))
+        cells = figure(model, chosen) if what == "figure" else table(model, chosen, what)
     Path(paths[-1]).write_text(json.dumps(cells, indent=0), encoding="utf-8")
     print(f"{len(cells)} cells")
 

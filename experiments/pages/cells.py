@@ -8,12 +8,13 @@ from experiments.glue import grid
 
 RESULTS = Path(__file__).parent.parent / "glue" / "results"
 LABELS = {"cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B", "sst2": "SST-2"}
+LABELS |= {task: task.upper() for task in ("mnli", "qnli", "qqp")}
 Cell = dict[str, Any]
 Line = dict[str, Any]
 
 
 def lines_of(model: str, what: str) -> list[Line]:
-    """What has come back so far of "choose", "table" or "figure": of a cell that was run twice, the last."""
+    """What has come back so far of "choose", "table", "table2" or "figure": of a cell that was run twice, the last."""
     path = RESULTS / f"{model}-{what}.jsonl"
     if not path.exists():
         return []
@@ -51,5 +52,5 @@ def told_tasks(lines: list[Line], tasks: list[str]) -> list[str]:
     return [", ".join(filter(None, [LABELS[task], metrics.get(task)])) for task in tasks]
 
 
-def in_table() -> list[str]:
-    return ["dense", *grid.METHODS, *grid.TAUGHT, *grid.DEAR]
+def in_table(which: str = "table") -> list[str]:
+    return ["dense", *grid.TABLES[which].names]

@@ -74,13 +74,12 @@ def candidates(model: str, task: str) -> str:
 
 def protocol(model: str) -> str:
     """What every method has in common: read from grid.py, not from results."""
-    rows = [
-        [LABELS[task], str(epochs), "yes" if task in grid.CHOOSE_ON else ""] for task, epochs in grid.EPOCHS.items()
-    ]
+    planned = grid.TABLES["table"]
+    rows = [[LABELS[task], str(grid.EPOCHS[task]), "yes" if task in grid.CHOOSE_ON else ""] for task in planned.tasks]
     told = {
         "learning rates": [f"{rate:g}" for rate in grid.RATES[model]],
-        "sparsities": [f"{sparsity:.0%}" for sparsity in grid.SPARSITIES],
-        "seeds": [str(seed) for seed in grid.SEEDS],
+        "sparsities": [f"{sparsity:.0%}" for sparsity in planned.sparsities],
+        "seeds": [str(seed) for seed in planned.seeds],
         "ramp, as shares of the run": [f"{when} {share:g}" for when, share in grid.RAMP.items()],
     }
     facts = "; ".join(f"{name}: {', '.join(values)}" for name, values in told.items())

@@ -1,4 +1,4 @@
-"""Table 1: every method on the validation sets, beside its memory and the time of its step."""
+"""Tables 1 and 2: methods on the validation sets, beside their memory and the time of their step."""
 
 import json
 import statistics
@@ -19,34 +19,42 @@ from experiments.pages.cells import (
 from experiments.pages.text import joined, made_by, progress, spread, table
 
 STEPS = Path(__file__).parent.parent.parent / "benchmarks" / "results" / "h200-overhead-bert-base.json"
-TASKS = list(grid.EPOCHS)
 # Of each model, so that a method's bytes can be told by the weight.
 PRUNABLE = {"minilm": 10_616_832, "mpnet-base": 84_934_656, "deberta-v3-xsmall": 21_233_664}
 
 
 def table1(model: str) -> str:
-    lines = lines_in_table(model)
-    planned = len(grid.SEEDS) * len(TASKS) * (1 + (len(in_table()) - 1) * len(grid.SPARSITIES))
-    missing = progress(len(lines), planned)
+    return _made(model, "table")
+
+
+def table2(model: str) -> str:
+    return _made(model, "table2")
+
+
+def _made(model: str, which: str) -> str:
+    planned = grid.TABLES[which]
+    lines = lines_in_table(model, which)
+    missing = progress(len(lines), planned.size)
     if not lines:
         return missing
-    tables = [part for sparsity in grid.SPARSITIES for part in (f"{sparsity:.0%}:", _at(sparsity, model, lines))]
-    return joined(missing, *tables, made_by(command_of(model, "table"), lines), _step_made_by())
+    tables = [part for sparsity in planned.sparsities for part in (f"{sparsity:.0%}:", _at(sparsity, which, lines))]
+    return joined(missing, *tables, made_by(command_of(model, which), lines), _step_made_by())
 
 
-def lines_in_table(model: str) -> list[Line]:
+def lines_in_table(model: str, which: str = "table") -> list[Line]:
     """Those of the settings that were chosen: an earlier choice's are left out."""
     chosen = grid.best(lines_of(model, "choose"))
-    cells = grid.table(model, chosen) if "dense" in chosen else []
-    return planned_among(lines_of(model, "table"), cells)
+    cells = grid.table(model, chosen, which) if "dense" in chosen else []
+    return planned_among(lines_of(model, which), cells)
 
 
-def _at(sparsity: float, model: str, lines: list[Line]) -> str:
-    names = in_table()
-    columns = [*[_by_seed(lines, sparsity, [task]) for task in TASKS], _by_seed(lines, sparsity, TASKS)]
-    shown = [_column(found) for found in columns]
-    rows = [[name, *[column[name] for column in shown], _bytes(name, model, lines), _step(name)] for name in names]
-    head = ["", *told_tasks(lines, TASKS), "mean", "bytes a weight", "ms a step"]
+def _at(sparsity: float, which: str, lines: list[Line]) -> str:
+    tasks, seeds = list(grid.TABLES[which].tasks), len(grid.TABLES[which].seeds)
+    names = in_table(which)
+    found = [_by_seed(lines, sparsity, mine) for mine in [*[[task] for task in tasks], tasks]]
+    shown = [_column({name: each.get(name, []) for name in names}, seeds) for each in found]
+    rows = [[name, *[column[name] for column in shown], _bytes(name, lines), _step(name)] for name in names]
+    head = ["", *told_tasks(lines, tasks), "mean", "bytes a weight", "ms a step"]
     return table(head, rows)
 
 
@@ -60,20 +68,20 @@ def _by_seed(lines: list[Line], sparsity: float, tasks: list[str]) -> Scores:
         cell = line["cell"]
         if cell["task"] in tasks and sparsity_of(cell) in (0.0, sparsity):
             found.setdefault((cell["name"], cell["seed"]), {})[cell["task"]] = score_of(line)
-    scores: Scores = {name: [] for name in in_table()}
+    scores: Scores = {}
     for (name, _), each in found.items():
         if len(each) == len(tasks):
-            scores[name].append(statistics.fmean(each.values()))
+            scores.setdefault(name, []).append(statistics.fmean(each.values()))
     return scores
 
 
-def _column(scores: Scores) -> dict[str, str]:
+def _column(scores: Scores, seeds: int) -> dict[str, str]:
     """In bold the best that is pruned and has no teacher, but not while a rival lacks some of its seeds."""
     rivals = {name: values for name, values in scores.items() if values and _competes(name)}
-    is_whole = all(len(values) == len(grid.SEEDS) for values in rivals.values())
+    is_whole = all(len(values) == seeds for values in rivals.values())
     means = {name: round(statistics.fmean(values), 3) for name, values in rivals.items() if is_whole}
     top = max(means.values(), default=None)
-    shown = {name: spread(values, len(grid.SEEDS)) for name, values in scores.items()}
+    shown = {name: spread(values, seeds) for name, values in scores.items()}
     return {name: f"**{text}**" if name in means and means[name] == top else text for name, text in shown.items()}
 
 
@@ -81,9 +89,10 @@ def _competes(name: str) -> bool:
     return name != "dense" and name not in grid.TAUGHT
 
 
-def _bytes(name: str, model: str, lines: list[Line]) -> str:
-    kept = [line.get("memory", 0) for line in lines if line["cell"]["name"] == name]
-    return f"{max(kept) / PRUNABLE[model]:.3g}" if kept else ""
+def _bytes(name: str, lines: list[Line]) -> str:
+    mine = [line for line in lines if line["cell"]["name"] == name]
+    kept = [line.get("memory", 0) / PRUNABLE[line["cell"]["model"]] for line in mine]
+    return f"{max(kept):.3g}" if kept else ""
 
 
 def _step(name: str) -> str:

@@ -7,11 +7,11 @@ from typing import Any
 
 from experiments.glue import grid
 from experiments.pages.cells import LABELS, Line, command_of, sparsity_of
-from experiments.pages.table1 import lines_in_table
+from experiments.pages.glue import lines_in_table
 from experiments.pages.text import Rows, joined, made_by, points, table
 
 PAPER = Path(__file__).parent.parent / "glue" / "paper.toml"
-TASKS = list(grid.EPOCHS)
+TASKS = grid.TABLES["table"].tasks
 # Its name of a method, and grid.py's.
 OURS = {"MvP": "Movement", "MGPP": "MGPP (paper)"}
 METRICS = {"mrpc": ("accuracy", "f1"), "stsb": ("pearson", "spearman"), "cola": ("matthews",)}

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from experiments.glue import grid
-from experiments.pages import cells, table1
+from experiments.pages import cells, glue
 from experiments.tables import MAKERS, fill
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -14,6 +14,7 @@ from mgpp.bench import overhead
 from mgpp.targets import find_targets
 
 MADE_ON = {"versions": {"torch": "0"}, "hardware": {"gpu": "a card", "processor": ""}, "commit": "0123456789"}
+TABLE1, TABLE2 = grid.TABLES["table"], grid.TABLES["table2"]
 METRICS = {"cola": "matthews", "stsb": "pearson"}
 
 
@@ -27,7 +28,7 @@ def line_of(cell: dict, score: float, **more) -> dict:
     metric = METRICS.get(cell["task"], "accuracy")
     part = "held_out" if cell.get("held_out") else "validation"
     scores = {"accuracy": 0.5, "f1": 0.25, "spearman": 0.125, metric: score}
-    memory = {"memory": 12 * table1.PRUNABLE["minilm"]} if cell["name"] == "PLATON" else {}
+    memory = {"memory": 12 * glue.PRUNABLE["minilm"]} if cell["name"] == "PLATON" else {}
     return {"cell": cell, "metrics": {part: scores}, "metric": metric, **memory, **MADE_ON, **more}
 
 
@@ -35,13 +36,13 @@ def write(folder, what: str, lines: list[dict]) -> None:
     (folder / f"minilm-{what}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def choose(folder, **scores: float) -> list[dict]:
-    """All candidates at 0.5, but for the methods given, whose lowest rate is best; the cells of the table."""
+def choose(folder, which: str = "table", **scores: float) -> list[dict]:
+    """All candidates at 0.5, but for the methods given, whose lowest rate is best; the cells of a table."""
     lines = [
         line_of(cell, scores.get(cell["name"], 0.5) - (cell["lr"] != 5e-5) / 10) for cell in grid.candidates("minilm")
     ]
     write(folder, "choose", lines)
-    return grid.table("minilm", grid.best(lines))
+    return grid.table("minilm", grid.best(lines), which)
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -58,14 +59,28 @@ def test_a_finished_table_has_means_deviations_bytes_and_the_best_in_bold(result
     write(results, "table", [line_of(cell, best.get(cell["name"], 0.7) + cell["seed"] / 100) for cell in planned])
     text = MAKERS["table1"]("minilm")
     assert "Not all" not in text
-    assert [row[0] for row in rows_of(text)].count("dense") == len(grid.SPARSITIES)
-    tasks = len(grid.EPOCHS)
+    assert [row[0] for row in rows_of(text)].count("dense") == len(TABLE1.sparsities)
+    tasks = len(TABLE1.tasks)
     assert rows_of(text)[0][1] == "CoLA, matthews"
     assert row_of(text, "PLATON")[1:-1] == ["**81.0 ± 1.0**"] * (tasks + 1) + ["12"]
     assert row_of(text, "PLATON + teacher")[1:-1] == ["86.0 ± 1.0"] * (tasks + 1) + ["0"]
     assert row_of(text, "dense")[tasks + 1] == "91.0 ± 1.0"
-    assert text.count("**") == 2 * (tasks + 1) * len(grid.SPARSITIES)
+    assert text.count("**") == 2 * (tasks + 1) * len(TABLE1.sparsities)
     assert "commit 0123456: a card, torch 0." in text
+
+
+def test_the_second_table_has_its_own_tasks_methods_and_seeds(results):
+    planned = choose(results, "table2")
+    assert len(planned) == TABLE2.size == 48
+    write(results, "table", [line_of(cell, 0.1) for cell in choose(results)])
+    write(results, "table2", [line_of(cell, 0.7 + cell["seed"] / 100) for cell in planned])
+    text = MAKERS["table2"]("minilm")
+    assert "Not all" not in text
+    head, _, *rows = rows_of(text)
+    assert head[1:5] == ["MNLI, accuracy", "QNLI, accuracy", "QQP, accuracy", "mean"]
+    assert [row[0] for row in rows] == ["dense", *TABLE2.names]
+    assert row_of(text, "GMP")[1:5] == ["**70.5 ± 0.7**"] * 4
+    assert "minilm-table2.jsonl" in text
 
 
 def test_an_unfinished_table_says_what_is_missing(results):
@@ -84,7 +99,7 @@ def test_no_mean_stands_where_a_task_is_missing(results):
     planned = choose(results)
     write(results, "table", [line_of(cell, 0.6) for cell in planned if cell["task"] != "rte"])
     row = row_of(MAKERS["table1"]("minilm"), "PLATON")
-    assert row[list(grid.EPOCHS).index("rte") + 1] == row[len(grid.EPOCHS) + 1] == ""
+    assert row[TABLE1.tasks.index("rte") + 1] == row[len(TABLE1.tasks) + 1] == ""
 
 
 def test_nothing_is_best_while_a_rival_lacks_seeds(results):
@@ -114,7 +129,7 @@ def test_a_step_has_the_time_of_the_benchmarks_side(results, tmp_path, monkeypat
     sides = {"plain": 1.0, "plain, mgpp.AdamW": 2.0, "gmp": 3.0, "mgpp curvature decoupled, mgpp.AdamW": 4.0}
     measured = {"command": "mgpp bench", **MADE_ON, "rows": [{"name": n, "device_ms": ms} for n, ms in sides.items()]}
     (tmp_path / "steps.json").write_text(json.dumps([{}, measured]))
-    monkeypatch.setattr(table1, "STEPS", tmp_path / "steps.json")
+    monkeypatch.setattr(glue, "STEPS", tmp_path / "steps.json")
     write(results, "table", [line_of(cell, 0.6) for cell in choose(results)])
     text = MAKERS["table1"]("minilm")
     expected = {"dense": "2.0", "GMP": "3.0", "MGPP curvature": "4.0", "MGPP curvature + teacher": "", "oBERT": ""}
@@ -124,7 +139,7 @@ def test_a_step_has_the_time_of_the_benchmarks_side(results, tmp_path, monkeypat
 
 @pytest.mark.parametrize("name", ["dense", *grid.METHODS])
 def test_every_row_that_has_a_step_of_its_own_is_a_side_of_the_benchmark(name):
-    side = table1._side(name)
+    side = glue._side(name)
     measured = overhead._sides(torch.device("cpu"), naive=False)
     assert side in measured or f"{side}, mgpp.AdamW" in measured
 
@@ -186,7 +201,7 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
     assert here[3:] == ["60.0", "60.0/25.0", "60.0/12.5", "60.0", "60.0"]
 
 
-@pytest.mark.parametrize("maker", ["table1", "chosen", "ablations", "figure2", "sweep", "candidates"])
+@pytest.mark.parametrize("maker", ["table1", "table2", "chosen", "ablations", "figure2", "sweep", "candidates"])
 def test_without_results_every_maker_says_so(results, maker):
     words = {"sweep": ["lr"], "candidates": ["stsb"]}.get(maker, [])
     for model in grid.RATES:
@@ -210,4 +225,4 @@ def test_bytes_are_divided_by_the_weights_that_are_pruned(model):
         num_attention_heads=width // 64, pooler_hidden_size=width, **(more if kind == "deberta-v2" else {}),
     )  # fmt: skip
     weights = find_targets(AutoModelForSequenceClassification.from_config(config)).values()
-    assert sum(weight.numel() for weight in weights) == table1.PRUNABLE[model]
+    assert sum(weight.numel() for weight in weights) == glue.PRUNABLE[model]
