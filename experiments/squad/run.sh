@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
-# SQuAD v1.1, dense and MGPP at 80%, at the same time on one device:
-#   run.sh MODEL DATA OUT [options of mgpp prune for both]
+# SQuAD v1.1: dense; MGPP as recommended at 50 to 95%; the paper's MGPP and PLATON at 80 and 90%. A few at a time on one
+# device, and those that are done already not again:
+#   [AT_ONCE=4] run.sh MODEL DATA OUT [options of mgpp prune for all]
 # DATA holds train.* and validation.*, or says which split to train on: --train-split train_partial.
 # The learning rate and the ramp are those that the six-layer MiniLM was measured with on GLUE; they are not tuned here.
 set -euo pipefail
+source "$(dirname "$0")/../runs.sh"
 model=$1 data=$2 out=$3
-shift 3
-mkdir -p "$out"
-both=(--task squad --epochs 10 --batch-size 32 --lr 1e-4 --group-by-length --precision bf16 --eval-batch-size 256
-      --logging-steps 50 --save-steps 100000 --overwrite --json)
-prior=(--set start=0.1 --set end=0.7 --set every=10 --set spike_var=1e-9 --set slab_var=0.1)
-prune() { "${PYTHON:-python3}" -m mgpp prune "$model" "$data" --output "$out/$1" "${both[@]}" "${@:2}" > "$out/$1.json"; }
+given=("${@:4}")
+all=(--task squad --epochs 10 --batch-size 32 --lr 1e-4 --group-by-length --precision bf16 --eval-batch-size 256
+     --logging-steps 50 --save-steps 100000 --overwrite --json)
+ramp=(--set start=0.1 --set end=0.7 --set every=10)
 
-prune dense --method none "$@" & dense=$!
-prune mgpp-80 --sparsity 0.8 "${prior[@]}" "$@" & pruned=$!
-wait "$dense"
-wait "$pruned"
+options_of() {
+  case $1 in
+    dense) own=(--method none) ;;
+    recommended-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}") ;;
+    mgpp-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method mgpp --set spike_var=1e-9 --set slab_var=0.1) ;;
+    platon-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method platon) ;;
+  esac
+}
+
+several dense recommended-{50,70,80,90,95} mgpp-{80,90} platon-{80,90}

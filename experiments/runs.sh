@@ -1,0 +1,35 @@
+# Sourced by a run.sh whose experiment is some runs of `mgpp prune`. AT_ONCE of them (4) go side by side on one device;
+# each leaves its result in $out/NAME.json and what it said in $out/NAME.log, and one whose result is there is not run
+# again. The run.sh says: model, data, out; all=(options of every run); given=(options of this call); and a function
+# options_of NAME that puts what the run has of its own into own=().
+
+prune() {  # NAME
+  local own=()
+  options_of "$1"
+  "${PYTHON:-python3}" -m mgpp prune "$model" "$data" --output "$out/$1" "${all[@]}" "${own[@]}" "${given[@]}" \
+    > "$out/$1.part" 2> "$out/$1.log" && mv "$out/$1.part" "$out/$1.json"
+}
+
+several() {  # NAME...
+  local name missing=()
+  mkdir -p "$out"
+  for name in "$@"; do
+    if [[ -e $out/$name.json ]]; then
+      echo "$name: there already"
+      continue
+    fi
+    while (($(jobs -rp | wc -l) >= ${AT_ONCE:-4})); do
+      wait -n || true  # which of them failed is found out at the end
+    done
+    echo "$name: begun"
+    prune "$name" &
+  done
+  wait
+  for name in "$@"; do
+    [[ -e $out/$name.json ]] || missing+=("$name")
+  done
+  if ((${#missing[@]})); then
+    echo "failed: ${missing[*]} (see $out/NAME.log)" >&2
+    return 1
+  fi
+}

@@ -1,0 +1,76 @@
+"""The scripts of experiments begin each run once, a few at a time, and keep what is done."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
+# Stands for Python: notes its arguments and how many like it there are, and fails where it is told to.
+STAND_IN = """#!/usr/bin/env bash
+while [[ $1 != --output ]]; do shift; done
+name=$(basename "$2")
+echo "$name $*" >> "$SEEN/calls"
+mkdir "$SEEN/now-$name"
+ls -d "$SEEN"/now-* | wc -l >> "$SEEN/counts"
+sleep 0.2
+rmdir "$SEEN/now-$name"
+echo "half a result"
+[[ $name != "${FAILS:-}" ]]
+"""
+NAMES = {
+    "squad": [
+        *["dense", "mgpp-80", "mgpp-90", "platon-80", "platon-90"],
+        *[f"recommended-{at}" for at in (50, 70, 80, 90, 95)],
+    ],
+    "decoder": ["dense", *[f"{form}-{at}" for form in ("gmp", "platon", "mgpp", "recommended") for at in (50, 70)]],
+}
+
+
+@pytest.fixture
+def call(tmp_path):
+    stand_in = tmp_path / "python"
+    stand_in.write_text(STAND_IN)
+    stand_in.chmod(0o755)
+
+    def begin(experiment: str, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
+        script = [str(EXPERIMENTS / experiment / "run.sh"), "model", "data", str(tmp_path / "out"), *options]
+        told = {**os.environ, "PYTHON": str(stand_in), "SEEN": str(tmp_path), **more}
+        return subprocess.run(script, env=told, capture_output=True, text=True, check=False, timeout=60)
+
+    return begin
+
+
+def calls(folder: Path) -> dict[str, str]:
+    lines = (folder / "calls").read_text().splitlines()
+    assert len({line.split()[0] for line in lines}) == len(lines)
+    return {line.split()[0]: line for line in lines}
+
+
+@pytest.mark.parametrize("experiment", NAMES)
+def test_every_run_is_begun_once_and_no_more_than_asked_at_a_time(call, tmp_path, experiment):
+    done = call(experiment, "--epochs", "4", AT_ONCE="3")
+    assert done.returncode == 0, done.stderr
+    begun = calls(tmp_path)
+    assert sorted(begun) == sorted(NAMES[experiment])
+    assert 1 < max(map(int, (tmp_path / "counts").read_text().split())) <= 3
+    for name, options in begun.items():
+        assert options.endswith("--epochs 4")  # what is given goes last, and so counts
+        sparsity = re.search(r"--sparsity (\S+)", options)
+        assert (sparsity and sparsity[1]) == (None if name == "dense" else f"0.{name[-2:]}")
+        assert ("--method" in options) == (not name.startswith("recommended"))
+        assert ("spike_var=1e-9" in options) == name.startswith("mgpp")
+
+
+def test_a_second_call_runs_only_what_failed(call, tmp_path):
+    first = call("squad", FAILS="mgpp-80", AT_ONCE="9")
+    assert first.returncode == 1
+    assert "failed: mgpp-80" in first.stderr
+    assert not (tmp_path / "out" / "mgpp-80.json").exists()
+    (tmp_path / "calls").unlink()
+    second = call("squad")
+    assert second.returncode == 0
+    assert list(calls(tmp_path)) == ["mgpp-80"]
+    assert (tmp_path / "out" / "mgpp-80.json").read_text() == "half a result\n"
