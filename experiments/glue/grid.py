@@ -85,7 +85,7 @@ TRIED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    tasks: tuple[str, ...]  # the longest last
+    tasks: tuple[str, ...]  # as they come: in Table 1 the longest last
     names: tuple[str, ...]  # beside the dense model
     sparsities: tuple[float, ...]
     seeds: tuple[int, ...]
