@@ -7,11 +7,27 @@ from typing import Any
 from experiments.pages.text import joined, made_by, table
 
 EXPERIMENTS = Path(__file__).parent.parent
+# How run.sh calls what a run does, and how it is shown; the sparsity follows its name.
+FORMS = {
+    "dense": "dense",
+    "gmp": "GMP",
+    "platon": "PLATON",
+    "mgpp": "MGPP (paper)",
+    "recommended": "MGPP recommended",
+}
 TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 
 
 def read(folder: str, name: str) -> dict[str, Any]:
     return json.loads((EXPERIMENTS / folder / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def read_all(folder: str) -> list[tuple[str, dict[str, Any]]]:
+    """Whatever results there are, each with its form: the dense one first, then from the lowest sparsity up."""
+    names = [path.stem for path in (EXPERIMENTS / folder / "results").glob("*.json")]
+    found = [(name.partition("-")[0], read(folder, name)) for name in names]
+    forms = list(FORMS)
+    return sorted(found, key=lambda each: (each[1]["target_sparsity"], forms.index(each[0])))
 
 
 def levels() -> str:
@@ -31,13 +47,42 @@ def levels() -> str:
 
 
 def squad() -> str:
-    found = {name: read("squad", name) for name in ("dense", "mgpp-80")}
+    found = read_all("squad")
     rows = [
-        [name, f"{result['sparsity']:.0%}", f"{result['after']['exact_match']:.3f}", f"{result['after']['f1']:.3f}"]
-        for name, result in found.items()
+        [
+            FORMS[form],
+            f"{result['sparsity']:.0%}",
+            f"{result['after']['exact_match']:.3f}",
+            f"{result['after']['f1']:.3f}",
+        ]
+        for form, result in found
     ]
     command = "experiments/squad/run.sh MODEL DATA OUT --train-split train_partial --epochs 4"
-    return joined(table(["", "sparsity", "exact match", "F1"], rows), made_by(command, found.values()))
+    head = ["", "sparsity", "exact match", "F1"]
+    return joined(table(head, rows), made_by(command, [result for _, result in found]))
+
+
+def decoder() -> str:
+    """A section of its own, and none at all before a run has come back."""
+    found = read_all("decoder")
+    if not found:
+        return ""
+    first = found[0][1]
+    config = first["config"]
+    about = (
+        "SmolLM2-135M (Apache-2.0), a decoder, goes on with language modelling on WikiText-2 (CC BY-SA): "
+        f"{first['steps']:,} steps of {config['batch_size']} blocks of {config['max_length']} tokens, learning rate "
+        f"{config['learning_rate']:g}, one seed, nothing tuned. Perplexity on the validation set: lower is better."
+    )
+    rows = [["before training", f"{first['zeros_before'] / first['prunable']:.0%}", _perplexity(first["before"])]]
+    rows += [[FORMS[form], f"{result['sparsity']:.0%}", _perplexity(result["after"])] for form, result in found]
+    command = "experiments/decoder/run.sh MODEL DATA OUT"
+    made = made_by(command, [result for _, result in found])
+    return joined("## A decoder on WikiText-2", about, table(["", "sparsity", "perplexity"], rows), made)
+
+
+def _perplexity(scores: dict[str, float]) -> str:
+    return f"{scores['perplexity']:.2f}"
 
 
 def upstream() -> str:

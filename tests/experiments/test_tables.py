@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from experiments.glue import grid
-from experiments.pages import cells, glue
+from experiments.pages import cells, glue, single
 from experiments.tables import MAKERS, fill
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -211,6 +211,45 @@ def test_without_results_every_maker_says_so(results, maker):
 def test_a_block_of_a_page_may_hand_words_to_its_maker(results):
     page = "<!-- experiment: sweep minilm lr -->\nold\n<!-- end -->\n"
     assert fill(page) == f"<!-- experiment: sweep minilm lr -->\n\n{MAKERS['sweep']('minilm', 'lr')}\n\n<!-- end -->\n"
+
+
+def run_of(folder, experiment: str, name: str, sparsity: float, **after: float) -> None:
+    (folder / experiment / "results").mkdir(parents=True, exist_ok=True)
+    result = {
+        "target_sparsity": sparsity, "sparsity": sparsity, "zeros_before": 0, "prunable": 10, "steps": 1234,
+        "before": {"perplexity": 30.0}, "after": after, **MADE_ON,
+        "config": {"batch_size": 16, "max_length": 512, "learning_rate": 1e-4},
+    }  # fmt: skip
+    (folder / experiment / "results" / f"{name}.json").write_text(json.dumps(result))
+
+
+def test_squad_has_a_row_for_every_run_that_came_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "EXPERIMENTS", tmp_path)
+    for name, sparsity in [("platon-90", 0.9), ("recommended-50", 0.5), ("dense", 0.0), ("mgpp-90", 0.9)]:
+        run_of(tmp_path, "squad", name, sparsity, exact_match=0.25, f1=0.5 - sparsity / 10)
+    rows = rows_of(MAKERS["squad"]())[2:]
+    assert [row[:2] for row in rows] == [
+        ["dense", "0%"],
+        ["MGPP recommended", "50%"],
+        ["PLATON", "90%"],
+        ["MGPP (paper)", "90%"],
+    ]
+    assert rows[1][2:] == ["0.250", "0.450"]
+
+
+def test_the_decoder_has_no_section_before_it_has_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "EXPERIMENTS", tmp_path)
+    assert MAKERS["decoder"]() == ""
+    run_of(tmp_path, "decoder", "gmp-70", 0.7, perplexity=40.125)
+    run_of(tmp_path, "decoder", "dense", 0.0, perplexity=20.0)
+    text = MAKERS["decoder"]()
+    assert text.startswith("## ")
+    assert "1,234 steps of 16 blocks of 512 tokens" in text
+    assert rows_of(text)[2:] == [
+        ["before training", "0%", "30.00"],
+        ["dense", "0%", "20.00"],
+        ["GMP", "70%", "40.12"],
+    ]
 
 
 SIZES = {"minilm": ("bert", 6, 384), "mpnet-base": ("mpnet", 12, 768), "deberta-v3-xsmall": ("deberta-v2", 12, 384)}
