@@ -70,7 +70,8 @@ def decoder() -> str:
     first = found[0][1]
     config = first["config"]
     about = (
-        "SmolLM2-135M (Apache-2.0), a decoder, goes on with language modelling on WikiText-2 (CC BY-SA): "
+        "SmolLM2-135M-Instruct (Apache-2.0), a decoder whose weights come from a file of 4 bits each, goes on with "
+        "language modelling on WikiText-2 (CC BY-SA): "
         f"{first['steps']:,} steps of {config['batch_size']} blocks of {config['max_length']} tokens, learning rate "
         f"{config['learning_rate']:g}, one seed, nothing tuned. Perplexity on the validation set: lower is better."
     )
