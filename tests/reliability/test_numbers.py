@@ -238,13 +238,15 @@ def test_the_smallest_of_them_go():
 # One row
 
 
-@pytest.mark.parametrize("method", ["mgpp", "gmp", "platon", "obert"])
-def test_one_row_is_enough_to_train_on(method, tmp_path, tiny_llama, capsys):
+@pytest.mark.parametrize(
+    ("method", "more"), [("mgpp", []), ("gmp", []), ("platon", []), ("obert", ["--set=num_grads=16"])]
+)
+def test_one_row_is_enough_to_train_on(method, more, tmp_path, tiny_llama, capsys):
     for name in ("train", "validation"):
         write_jsonl(tmp_path / "data" / f"{name}.jsonl", [{"text": "the film is very rather the plot and a"}])
     words = ["prune", str(tiny_llama), str(tmp_path / "data"), "--output", str(tmp_path / "out"), "--sparsity=0.75"]
     words += ["--task=clm", "--max-length=8", "--max-steps=10", f"--method={method}", "--set=start=2", "--set=end=8"]
-    words += ["--device=cpu", "--json"]
+    words += ["--device=cpu", "--json", *more]
     assert main(words) == 2
     assert "training rows do not fill one batch of 32: lower --batch-size" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
