@@ -12,7 +12,7 @@ from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Penalty, Step
 from mgpp.methods.times import Run
 
-SETTING = {"setting": "the prior's decoupled=True", "otherwise": "decoupled=False"}
+SETTING = {"setting": "the prior's decoupled=True", "otherwise": "decoupled=False (and no reach)"}
 
 
 @dataclass(frozen=True, kw_only=True)
