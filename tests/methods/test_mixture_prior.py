@@ -183,6 +183,7 @@ def test_a_prior_given_to_another_method_is_the_same_prior(kind):
         ("strength", math.nan, "strength=nan"),
         ("reach", 0.1, r"reach=0\.1 limits the decoupled prior"),
         ("reach", 0.0, r"reach=0\.0"),
+        ("reach", math.nan, "reach=nan"),
         ("strength", "much", "prior: strength='much' is no number"),
         ("colour", "red", "prior has no setting colour"),
     ],

@@ -1,5 +1,7 @@
 """The form for who does not want to choose: MGPP, with every setting still the user's."""
 
+import math
+
 import pytest
 import torch
 
@@ -23,6 +25,14 @@ def test_its_name_stands_for_it_and_what_is_written_is_what_it_stands_for():
     assert to_dict(method)["method"] == "mgpp"
     with pytest.raises(ValueError, match="needs a sparsity"):
         from_dict({"method": "recommended"})
+
+
+def test_no_limit_is_written_as_nothing_and_a_coupled_prior_has_none():
+    assert mgpp.recommended(sparsity=0.9, reach=math.inf).reach is None
+    assert mgpp.recommended(sparsity=0.9, decoupled=False).reach is None
+    assert from_dict({"method": "recommended", "sparsity": 0.9, "decoupled": False}).reach is None
+    with pytest.raises(ValueError, match=r"reach=0\.1 limits the decoupled prior"):
+        mgpp.recommended(sparsity=0.9, decoupled=False, reach=0.1)
 
 
 def test_a_pattern_brings_its_sparsity_along_and_without_either_it_is_missing():
@@ -54,5 +64,14 @@ def test_an_optimizer_without_second_moments_is_told_of():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     mgpp.Pruner(model, mgpp.recommended(**RAMP), total_steps=STEPS, train_size=64).attach(optimizer)
     model(**next(batches()))["loss"].backward()
-    with pytest.raises(ValueError, match="decoupled=False"):
+    with pytest.raises(ValueError, match=r'set decoupled=False \(and score="magnitude"\)'):
         optimizer.step()
+
+
+def test_what_that_message_says_is_a_cure():
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    method = mgpp.recommended(**RAMP, decoupled=False, score="magnitude")
+    mgpp.Pruner(model, method, total_steps=STEPS, train_size=64).attach(optimizer)
+    model(**next(batches()))["loss"].backward()
+    optimizer.step()

@@ -120,6 +120,7 @@ def read_value(value: str, *, told: str) -> Any:
     """Values are TOML's; words (curvature), epochs (2ep) and structures (2:4) need no quotes."""
     is_word = re.fullmatch(r"[A-Za-z_][\w-]*", value) and value.lower() not in ("true", "false", "inf", "nan")
     is_structure = re.fullmatch(r"\d+[x:]\d+", value)
+    value = value.lower() if value in ("True", "False") else value  # as Python has them
     if is_word or is_structure or re.fullmatch(r"[\d.]+\s*ep", value):
         return value
     try:

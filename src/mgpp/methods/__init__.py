@@ -1,6 +1,6 @@
 """The one table of methods, and how a method is written to TOML or JSON and read back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from mgpp.methods.obert import OBERT
 from mgpp.methods.platon import PLATON
 from mgpp.methods.prior import Prior
 from mgpp.methods.prior_annealing import PriorAnnealing
-from mgpp.methods.recommended import RECOMMENDED, recommended
+from mgpp.methods.recommended import recommended, spelled
 from mgpp.methods.soft_movement import SoftMovement
 
 Method = MGPP | GMP | L2 | PLATON | ITP | Movement | SoftMovement | OBERT | LoSparse | PriorAnnealing | HoldMask
@@ -35,8 +35,8 @@ METHODS: dict[str, type[Method]] = {
     "hold_mask": HoldMask,
 }
 
-# Words for a method with settings of its own. What is written is what they stand for.
-FORMS: dict[str, dict[str, Any]] = {"recommended": {"method": "mgpp", **RECOMMENDED}}
+# Words for a method with settings of its own, and what they add. What is written is what they stand for.
+FORMS: dict[str, tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {"recommended": ("mgpp", spelled)}
 
 _NAMES = {kind: name for name, kind in METHODS.items()}
 
@@ -65,7 +65,8 @@ def spelled_out(settings: Mapping[str, Any]) -> dict[str, Any]:
     form = settings.get("method")
     if not isinstance(form, str) or form not in FORMS:
         return dict(settings)
-    return {**FORMS[form], **{key: value for key, value in settings.items() if key != "method"}}
+    name, add_to = FORMS[form]
+    return {"method": name, **add_to({key: value for key, value in settings.items() if key != "method"})}
 
 
 def needs_sparsity(name: str) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mgpp.methods.magnitude import SCORES, MagnitudeRamp
-from mgpp.methods.prior import Prior
+from mgpp.methods.prior import Prior, unless_infinite
 from mgpp.methods.recipe import Hold, Recipe, Regrow
 from mgpp.methods.structured import selection
 from mgpp.methods.times import Run
@@ -29,6 +29,7 @@ class MGPP(MagnitudeRamp):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "reach", unless_infinite(self.reach))
         _ = self.prior  # it checks its settings
 
     @property

@@ -12,7 +12,7 @@ from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Penalty, Step
 from mgpp.methods.times import Run
 
-SETTING = {"setting": "the prior's decoupled=True", "otherwise": "decoupled=False (and no reach)"}
+SETTING = {"setting": "the prior's decoupled=True", "otherwise": 'decoupled=False (and score="magnitude")'}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,7 @@ class Prior:
     after_ramp: bool = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "reach", unless_infinite(self.reach))
         for name in ("slab_prob", "slab_prob_start"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
@@ -50,10 +51,10 @@ class Prior:
                 )
         if not (math.isfinite(self.strength) and self.strength >= 0):
             raise ValueError(f"strength={self.strength}: the prior's multiplier is a finite number, at least 0")
-        if self.reach is not None and not (math.isfinite(self.reach) and self.reach > 0):
-            raise ValueError(f"reach={self.reach}: learning rates a step, above 0; leave it out for no limit")
+        if self.reach is not None and not self.reach > 0:
+            raise ValueError(f"reach={self.reach}: learning rates a step, above 0; inf is no limit")
         if self.reach is not None and not self.decoupled:
-            raise ValueError(f"reach={self.reach} limits the decoupled prior: set decoupled=True, or leave it out")
+            raise ValueError(f"reach={self.reach} limits the decoupled prior: set decoupled=True, or leave reach out")
 
     def penalty(self, schedule: Schedule, run: Run, *, until: int | None = None) -> "MixturePrior":
         """This prior in one run; it acts up to the step `until`, by default the one `after_ramp` says."""
@@ -62,6 +63,11 @@ class Prior:
         if until is None:
             until = run.total_steps if self.after_ramp else schedule.end
         return MixturePrior(prior=self, schedule=schedule, train_size=run.train_size, until=until)
+
+
+def unless_infinite(reach: float | None) -> float | None:
+    """No limit is written as nothing: JSON has no infinity."""
+    return None if reach == math.inf else reach
 
 
 def penalty_of(prior: Prior | None, schedule: Schedule, run: Run) -> Penalty | None:

@@ -1,5 +1,6 @@
 """The form of MGPP that did best here, for who does not want to choose: docs/results.md has the others beside it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mgpp.methods.mgpp import MGPP
@@ -14,9 +15,17 @@ RECOMMENDED: dict[str, Any] = {
 }
 
 
+def spelled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """With what the form adds to `settings`; a prior that is not decoupled has no reach to limit."""
+    whole = {**RECOMMENDED, **settings}
+    if not whole["decoupled"] and "reach" not in settings:
+        del whole["reach"]
+    return whole
+
+
 def recommended(*, sparsity: float | None = None, **settings: Any) -> MGPP:
     """MGPP with the curvature score and a mild prior outside Adam's moments; `settings` are MGPP's, and go first.
 
     It needs an optimizer that keeps second moments (Adam and its kin). The paper's own form is `MGPP(sparsity=...)`.
     """
-    return MGPP(**{**RECOMMENDED, "sparsity": sparsity, **settings})
+    return MGPP(**spelled({"sparsity": sparsity, **settings}))
