@@ -1,7 +1,18 @@
 # Sourced by a run.sh whose experiment is some runs of `mgpp prune`. AT_ONCE of them (4) go side by side on one device;
 # each leaves its result in $out/NAME.json and what it said in $out/NAME.log, and one whose result is there is not run
-# again. The run.sh says: model, data, out; all=(options of every run); given=(options of this call); and a function
-# options_of NAME that puts what the run has of its own into own=().
+# again. The run.sh says: model, data, out; all=(options of every run); given=(options of this call). A run's name says
+# what it has of its own: dense, or METHOD-PERCENT, where mgpp is the paper's.
+
+ramp=(--set start=0.1 --set end=0.7 --set every=10)
+
+options_of() {
+  case $1 in
+    dense) own=(--method none) ;;
+    recommended-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}") ;;
+    mgpp-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method mgpp --set spike_var=1e-9 --set slab_var=0.1) ;;
+    *) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method "${1%-*}") ;;
+  esac
+}
 
 prune() {  # NAME
   local own=()

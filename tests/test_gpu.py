@@ -59,6 +59,17 @@ def step(model, optimizer, data) -> None:
     optimizer.zero_grad()
 
 
+def step_without_waiting(optimizer) -> None:
+    """The host comes back from the step while the device still sleeps."""
+    torch.cuda.synchronize()
+    torch.cuda._sleep(1_000_000_000)  # half a second
+    slept = torch.cuda.Event()
+    slept.record()
+    optimizer.step()
+    assert not slept.query()
+    optimizer.zero_grad()
+
+
 def theirs(params):
     return torch.optim.AdamW(params, lr=1e-3, weight_decay=0.01, fused=True)
 
@@ -123,13 +134,7 @@ def test_steps_after_the_ramp_never_wait_for_the_device(optimizer_of, more, look
         held = [param.grad for param in model.parameters()]
         for param in model.parameters():
             param.grad = param.grad.clone()  # gradients that lie somewhere else at every step
-        torch.cuda.synchronize()
-        torch.cuda._sleep(1_000_000_000)  # half a second
-        slept = torch.cuda.Event()
-        slept.record()
-        optimizer.step()
-        assert not slept.query()
-        optimizer.zero_grad()
+        step_without_waiting(optimizer)
         del held
 
 
@@ -186,13 +191,7 @@ def test_a_mask_is_held_to_the_bit_and_nobody_waits_for_the_device(name, optimiz
     assert sum(int(zero.sum()) for zero in gone) == int(0.9 * pruner.num_weights)
     for _ in range(3):
         nn.functional.cross_entropy(model(data[0]), data[1]).backward()
-        torch.cuda.synchronize()
-        torch.cuda._sleep(1_000_000_000)  # half a second
-        slept = torch.cuda.Event()
-        slept.record()
-        optimizer.step()
-        assert not slept.query()
-        optimizer.zero_grad()
+        step_without_waiting(optimizer)
     assert all(torch.equal(weight == 0, zero) for weight, zero in zip(pruner.targets.values(), gone, strict=True))
     assert len(records) == told
 
@@ -219,13 +218,7 @@ def test_learned_masks_and_whole_rows_are_exact_and_nobody_waits_for_the_device(
         step(model, optimizer, data)
     for _ in range(3):
         nn.functional.cross_entropy(model(data[0]), data[1]).backward()
-        torch.cuda.synchronize()
-        torch.cuda._sleep(1_000_000_000)  # half a second
-        slept = torch.cuda.Event()
-        slept.record()
-        optimizer.step()
-        assert not slept.query()
-        optimizer.zero_grad()
+        step_without_waiting(optimizer)
     pruner.settle()
     assert records[-1]["zeros"] == pruner.zeros
     if "original" not in name:

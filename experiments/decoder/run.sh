@@ -9,15 +9,5 @@ model=$1 data=$2 out=$3
 given=("${@:4}")
 all=(--task clm --max-length 512 --epochs 3 --batch-size 16 --lr 1e-4 --precision bf16 --eval-batch-size 16
      --logging-steps 50 --save-steps 100000 --overwrite --json)
-ramp=(--set start=0.1 --set end=0.7 --set every=10)
-
-options_of() {
-  case $1 in
-    dense) own=(--method none) ;;
-    recommended-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}") ;;
-    mgpp-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method mgpp --set spike_var=1e-9 --set slab_var=0.1) ;;
-    *) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method "${1%-*}") ;;
-  esac
-}
 
 several dense {gmp,platon,mgpp,recommended}-{50,70}

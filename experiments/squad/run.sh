@@ -10,15 +10,5 @@ model=$1 data=$2 out=$3
 given=("${@:4}")
 all=(--task squad --epochs 10 --batch-size 32 --lr 1e-4 --group-by-length --precision bf16 --eval-batch-size 256
      --logging-steps 50 --save-steps 100000 --overwrite --json)
-ramp=(--set start=0.1 --set end=0.7 --set every=10)
-
-options_of() {
-  case $1 in
-    dense) own=(--method none) ;;
-    recommended-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}") ;;
-    mgpp-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method mgpp --set spike_var=1e-9 --set slab_var=0.1) ;;
-    platon-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method platon) ;;
-  esac
-}
 
 several dense recommended-{50,70,80,90,95} mgpp-{80,90} platon-{80,90}

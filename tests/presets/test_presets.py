@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mgpp.methods import GMP, MGPP
+from mgpp.methods import GMP, MGPP, recommended
 from mgpp.presets import Settings, describe, load_preset, names, read_text, to_toml
 
 FILE = """
@@ -96,6 +96,12 @@ def test_words_of_the_users_win_over_the_preset(written):
 def test_another_method_keeps_the_ramp_and_leaves_the_priors_settings(written):
     method = load_preset(written(FILE)).settings(0.9).changed({}, method="gmp").config(output="out").method
     assert method == GMP(sparsity=0.9, start=20, end=150)
+
+
+def test_a_form_of_a_method_keeps_the_ramp_and_hears_the_users_words(written):
+    settings = load_preset(written(FILE)).settings(0.9)
+    method = settings.changed({}, method="recommended", settings={"decoupled": False}).config(output="out").method
+    assert method == recommended(sparsity=0.9, start=20, end=150, decoupled=False)
 
 
 def test_without_a_method_the_run_is_dense(written):

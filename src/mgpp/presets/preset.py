@@ -40,10 +40,10 @@ class Settings:
         if method == "none":
             own = {}
         elif method not in (None, own.get("method")):
-            own = spelled_out({"method": method, **{key: own[key] for key in _SHARED if key in own}})
+            own = {"method": method, **{key: own[key] for key in _SHARED if key in own}}
         if settings and not own:
             raise ValueError(f"nothing is pruned here: leave {', '.join(settings)} out, or choose a method")
-        return replace(self, run={**self.run, **run}, method={**own, **(settings or {})} or None)
+        return replace(self, run={**self.run, **run}, method=spelled_out({**own, **(settings or {})}) or None)
 
     def config(self, *, output: str) -> RunConfig:
         for name in OPEN:
