@@ -100,8 +100,9 @@ def test_another_method_keeps_the_ramp_and_leaves_the_priors_settings(written):
 
 def test_a_form_of_a_method_keeps_the_ramp_and_hears_the_users_words(written):
     settings = load_preset(written(FILE)).settings(0.9)
-    method = settings.changed({}, method="recommended", settings={"decoupled": False}).config(output="out").method
-    assert method == recommended(sparsity=0.9, start=20, end=150, decoupled=False)
+    changed = settings.changed({}, method="recommended", settings={"decoupled": False})
+    assert changed.method["method"] == "mgpp"
+    assert changed.config(output="out").method == recommended(sparsity=0.9, start=20, end=150, decoupled=False)
 
 
 def test_without_a_method_the_run_is_dense(written):

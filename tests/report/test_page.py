@@ -10,7 +10,7 @@ from mgpp import report
 from mgpp.markup import Html, table, tag
 from mgpp.report.page import SCRIPTS, asset
 from mgpp.report.payload import payload_of
-from tests.report.runs import L2, write_run
+from tests.report.runs import L2, MGPP, write_run
 
 WICKED = '</script><script>alert("x")</script><img src=x onerror=alert(1)>&amp;'
 
@@ -102,6 +102,16 @@ def test_the_charts_numbers_are_the_records(runs):
     assert (
         layers["rows"][-1]["sparsity"][-1] == ours.events[-1]["zeros"]["bert.encoder.layer.1.output.dense.weight"] / 100
     )
+
+
+def test_a_half_width_is_drawn_only_beside_a_cut_that_is_a_size(tmp_path):
+    by_size, by_curvature = (
+        report.read_run(write_run(tmp_path / score, method={**MGPP, "score": score}))
+        for score in ("magnitude", "curvature")
+    )
+    drawn = [run["series"].keys() for run in payload_of([by_size, by_curvature])["runs"]]
+    assert [("cut" in series, "half_width" in series) for series in drawn] == [(True, True), (True, False)]
+    assert (by_size.label, by_curvature.label) == ("MGPP 0.9", "MGPP 0.9 by curvature")
 
 
 def test_runs_beside_each_other_show_what_differs_and_say_what_holds_for_all_once(runs):

@@ -39,8 +39,7 @@ def advice_for(run: Run, runs: Sequence[Run] = ()) -> list[Advice]:
 def cut_in_half_widths(run: Run) -> float | None:
     """The last cut ÷ the spike's half-width, where the cut is a size of weights."""
     last = run.events[-1] if run.events else {}
-    by_size = (run.method or {}).get("score") == "magnitude"
-    return last["cut"] / last["half_width"] if by_size and last.get("half_width") else None
+    return last["cut"] / last["half_width"] if run.by_size and last.get("half_width") else None
 
 
 def _about_the_end(run: Run) -> Iterator[Advice]:
@@ -206,7 +205,7 @@ def _about_the_comparison(run: Run, runs: Sequence[Run]) -> Iterator[Advice]:
 
 def against_l2(runs: Sequence[Run]) -> str | None:
     """Is the cut well under L2's, as the paper's Fig. 2 shows it? Of the first run of each kind at one sparsity."""
-    by_size = [run for run in runs if run.events and (run.method or {}).get("score") == "magnitude"]
+    by_size = [run for run in runs if run.events and run.by_size]
     for ours in (run for run in by_size if "half_width" in run.events[-1]):
         for theirs in (run for run in by_size if (run.method or {})["method"] == "l2"):
             if (ours.method or {})["sparsity"] == (theirs.method or {})["sparsity"]:

@@ -16,7 +16,8 @@ def charts(runs: Sequence[Run]) -> Html:
         _chart(
             "cut",
             "The cut",
-            "The smallest score that stays. Where the method has a prior, its spike ends at the half-width.",
+            "The smallest score that stays. Where that is a size and the method has a prior, its spike ends at the "
+            "half-width; by curvature it is a size times the root of Adam's second moment.",
         )
     )
     drawn.append(_chart("loss", "Loss", "Training loss as logged, and where it was evaluated, the evaluation's."))

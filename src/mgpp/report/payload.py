@@ -20,7 +20,7 @@ def _run(run: Run) -> dict[str, Any]:
         "label": run.label,
         "last": run.last,
         "ramp": [schedule["start"], schedule["end"]] if schedule else None,
-        "by_size": (run.method or {}).get("score") == "magnitude",
+        "by_size": run.by_size,
         "series": _series(run),
         "layers": _layers(run),
         "looks": _looks(run),
@@ -29,7 +29,8 @@ def _run(run: Run) -> dict[str, Any]:
 
 def _series(run: Run) -> dict[str, Any]:
     found: dict[str, tuple[list[int], list[float]]] = {}
-    for keys, events in ((("target", "sparsity"), run.events), (("cut", "half_width"), run.cuts)):
+    of_cuts = ("cut", "half_width") if run.by_size else ("cut",)
+    for keys, events in ((("target", "sparsity"), run.events), (of_cuts, run.cuts)):
         for key in keys:
             having = [event for event in events if key in event]
             found[key] = [event["step"] for event in having], [event[key] for event in having]

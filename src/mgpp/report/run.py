@@ -41,10 +41,16 @@ class Run:
 
     @property
     def label(self) -> str:
-        """MGPP 0.9"""
+        """MGPP 0.9, or MGPP 0.9 by curvature"""
         if self.method is None:
             return "dense"
-        return f"{self.method['method'].replace('_', ' ').upper()} {self.method['sparsity']:g}"
+        by = " by curvature" if self.method.get("score") == "curvature" else ""
+        return f"{self.method['method'].replace('_', ' ').upper()} {self.method['sparsity']:g}{by}"
+
+    @property
+    def by_size(self) -> bool:
+        """Weights are judged by their size, so that a cut is one, and can be compared with a spike's half-width."""
+        return (self.method or {}).get("score") == "magnitude"
 
     @property
     def last(self) -> int:

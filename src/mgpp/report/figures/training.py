@@ -42,7 +42,7 @@ def remaining(runs: Runs, axes: "Axes | None" = None) -> "Axes":
         filled += [edge for edge, count in zip(edges, sizes["after"], strict=False) if count]
         look = {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[number % len(DASHES)]}
         panel.stairs(share, edges, label=_label(run), linewidth=1.5, **look)
-        if (run.method or {}).get("score") == "magnitude" and "cut" in last:
+        if run.by_size and "cut" in last:
             panel.axvline(last["cut"], linewidth=0.8, **look)
     panel.set(xscale="log", xlabel=r"$|\theta|$", ylabel="share per octave", title="remaining weights")
     if filled:
@@ -65,14 +65,14 @@ def _plain_ticks(axis: "Axis") -> None:
 
 @styled
 def cuts(runs: Runs, axes: "Axes | None" = None) -> "Axes":
-    """The cut at every event, and dotted, where there is a prior, the half-width of its spike."""
+    """The cut at every event, and dotted, where it is a size and there is a prior, the half-width of its spike."""
     panel = axes_or_new(axes)
     for number, run in enumerate(_need(runs, "cuts", "a weight that was pruned")):
         color = COLORS[number % len(COLORS)]
         steps = [event["step"] for event in run.cuts]
         line = DASHES[number % len(DASHES)]
         panel.plot(steps, [event["cut"] for event in run.cuts], color=color, linestyle=line, label=_label(run))
-        widths = [event["half_width"] for event in run.cuts if "half_width" in event]
+        widths = [event["half_width"] for event in run.cuts if run.by_size and "half_width" in event]
         if len(widths) == len(steps):
             panel.plot(steps, widths, color=color, linestyle=":", linewidth=1)
             panel.annotate(
