@@ -3,6 +3,7 @@
     python experiments/glue/grid.py choose MODEL CELLS                     candidates, scored on held-out train rows
     python experiments/glue/grid.py table MODEL CHOSEN.jsonl CELLS         the best of each, on the validation sets
     python experiments/glue/grid.py table2 MODEL CHOSEN.jsonl CELLS        some of these, on the tasks of parts.py
+    python experiments/glue/grid.py vary MODEL CELLS                       variations on the recommended form, held-out
     python experiments/glue/grid.py figure MODEL CHOSEN.jsonl CELLS        a few again, looked at while they train
 
 The candidates of every method are as many for all, but for two that cost more: three learning rates, and where a
@@ -82,6 +83,34 @@ TRIED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "PA, not clipped": ({"method": "prior_annealing"}, {"clip": None}),
 }
 
+# Variations on the recommended form with several seeds, and the strongest rival beside them.
+BEST = {**FREE, "strength": 0.1, "reach": 0.1}
+TRIED_ON_BEST = {**BEST, "method": "tried", "form": "curvature"}
+VARIED_SEEDS = (0, 1, 2)
+VARIED: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
+    "dense": (None, (0.0,)),
+    "MGPP recommended": (BEST, (0.9, 0.95)),
+    "PLATON": ({"method": "platon", "beta2": 0.95}, (0.9, 0.95)),
+    "no prior": ({"method": "gmp", "score": "curvature"}, (0.9, 0.95)),
+    "no reach": ({**FREE, "strength": 0.1}, (0.95,)),
+    "ten times the strength": ({**BEST, "strength": 1.0}, (0.95,)),
+    "ten times the reach": ({**BEST, "reach": 1.0}, (0.95,)),
+    "the prior not warmed up": ({**BEST, "prior_warm_up": False}, (0.95,)),
+    "λ 1e-12": ({**BEST, "slab_prob": 1e-12}, (0.95,)),
+    "an event at every step": ({**BEST, "every": 1}, (0.9, 0.95)),
+    "ramp from 0": ({**BEST, "start": 1}, (0.95,)),
+    "ramp to 0.5": ({**BEST, "end": 0.5}, (0.9, 0.95)),
+    "ramp to 0.5, mask held after it": ({**BEST, "end": 0.5, "fix_after_ramp": True}, (0.9, 0.95)),
+    "mask held after the ramp": ({**BEST, "fix_after_ramp": True}, (0.9, 0.95)),
+    "PLATON, ramp to 0.5": ({"method": "platon", "beta2": 0.95, "end": 0.5}, (0.9, 0.95)),
+    "no regrowth": ({**TRIED_ON_BEST, "fate": "held"}, (0.95,)),
+    "pruned weights kept beside": ({**TRIED_ON_BEST, "fate": "latent"}, (0.9, 0.95)),
+    "a spike that follows the cut": ({**TRIED_ON_BEST, "following": 0.1}, (0.95,)),
+    "a spike that follows the cut, reach 1": ({**TRIED_ON_BEST, "following": 1.0}, (0.95,)),
+    "score: posterior, 32n": ({**TRIED_ON_BEST, "form": "posterior", "examples": 32.0}, (0.95,)),
+    "score |θ|·v̂^⅜": ({**TRIED_ON_BEST, "form": "power", "power": 0.75}, (0.95,)),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
@@ -152,6 +181,15 @@ def candidates(model: str) -> list[dict[str, Any]]:
     return cells
 
 
+def varied(model: str) -> list[dict[str, Any]]:
+    """Task by task, so that those that can be trained together stand together."""
+    return [
+        cell(name, model, task, method, sparsity, lr=RATES[model][1], held_out=True, seed=seed)
+        for task, (name, (method, sparsities)) in product(CHOOSE_ON, VARIED.items())
+        for sparsity, seed in product(sparsities, VARIED_SEEDS)
+    ]
+
+
 def best(lines: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Of each name the candidate with the best mean, if it was run on all the tasks."""
     scores: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
@@ -204,8 +242,8 @@ def read(path: str) -> list[dict[str, Any]]:
 
 
 def main(what: str, model: str, *paths: str) -> None:
-    if what == "choose":
-        cells = candidates(model)
+    if what in ("choose", "vary"):
+        cells = candidates(model) if what == "choose" else varied(model)
     else:
         chosen = best(read(paths[0]))
         cells = figure(model, chosen) if what == "figure" else table(model, chosen, what)

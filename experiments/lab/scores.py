@@ -1,14 +1,18 @@
-"""Scores that were tried beside the package's own, for the ablations: they are compositions of the same pieces."""
+"""What was tried beside the package's own pieces, for the ablations: other scores, another prior, and other fates for
+pruned weights. They are compositions like the methods themselves, and not fused."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from mgpp.methods import METHODS
 from mgpp.methods.magnitude import Curvature
 from mgpp.methods.mgpp import MGPP
-from mgpp.methods.recipe import Recipe, Step
+from mgpp.methods.ramp import Schedule
+from mgpp.methods.recipe import Between, Hold, Penalty, Recipe, Regrow, Step
 from mgpp.methods.times import Run
 
 
@@ -43,7 +47,8 @@ class Levelled(Curvature):
 @dataclass(frozen=True, kw_only=True)
 class Posterior(Curvature):
     """log N(θ; 0, σ1² + s²) against N(θ; 0, s²) turned round: the evidence for a slab over a point at zero, where s² =
-    1/(F + 1/σ1²) is the Laplace estimate of θ's posterior variance and F = `examples`·v̂ the Fisher information."""
+    1/(F + 1/σ1²) is the Laplace estimate of θ's posterior variance and F = `examples`·v̂ the Fisher information. Its
+    softplus, which has the same order: a score is not negative."""
 
     examples: float
     slab_var: float
@@ -53,25 +58,89 @@ class Posterior(Curvature):
         v, correction = beside
         fisher = (v / correction.to(v.device)).mul_(self.examples)
         odds = fisher * self.slab_var + 1
-        return weight.square() * fisher * (1 - 1 / odds) - odds.log()
+        return F.softplus(weight.square() * fisher * (1 - 1 / odds) - odds.log())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Following(Penalty):
+    """A spike that follows the run: it reaches from zero to the score that the last cut will have, as it stands now, so
+    it pulls what will have to go and nothing else, by `reach` learning rates a step at its middle."""
+
+    schedule: Schedule
+    reach: float
+
+    def after_step(self, step: Step) -> None:
+        share = self.schedule.warm_up(step.t)
+        if share == 0:
+            return
+        beside = Curvature().beside(step)
+        found = [Curvature()(weight, *each) for weight, each in zip(step.weights, beside, strict=True)]
+        if step.t % self.schedule.every == 0 or "level" not in step.scratch:
+            step.scratch["level"] = self._level(found)
+        pulls = torch._foreach_div(found, step.scratch["level"])
+        torch._foreach_pow_(pulls, 4)
+        torch._foreach_add_(pulls, 1.0)
+        torch._foreach_reciprocal_(pulls)
+        torch._foreach_mul_(pulls, self.reach * share * step.learning_rates(step.weights)[0])
+        sizes = torch._foreach_abs(list(step.weights))
+        torch._foreach_minimum_(pulls, sizes)  # never past zero
+        for weight, pull in zip(step.weights, pulls, strict=True):
+            weight.sub_(pull.mul_(weight.sign()))
+
+    def _level(self, found: list[Tensor]) -> Tensor:
+        sample = torch.cat([score.flatten()[::101] for score in found])
+        return sample.kthvalue(max(1, int(self.schedule.sparsity * len(sample)))).values.clamp_(min=1e-30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latent(Between):
+    """Pruned weights are zero while the loss is computed and keep their value beside it: the optimizer moves them on,
+    and the next event judges them with the others. Four bytes a weight, and one for which of them are zero."""
+
+    schedule: Schedule
+
+    def before_step(self, step: Step) -> None:
+        latent = step.memory.get("latent")
+        if latent is not None:
+            torch._foreach_copy_(list(step.weights), latent)
+
+    def after_step(self, step: Step) -> None:
+        event, keep = self.schedule.is_event(step.t), step.memory.get("keep")
+        if not event and keep is None:
+            return
+        torch._foreach_copy_(step.memory.zeros("latent"), list(step.weights))
+        if not event and keep is not None:
+            torch._foreach_mul_(list(step.weights), keep)
+
+    def after_event(self, step: Step) -> None:
+        for weight, keep in zip(step.weights, step.memory.zeros("keep"), strict=True):
+            keep.copy_(weight != 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tried(MGPP):
-    """MGPP with one of these scores."""
+    """MGPP with one of these."""
 
-    form: Literal["power", "levelled", "posterior"] = "power"
+    form: Literal["curvature", "power", "levelled", "posterior"] = "power"
     power: float = 1.0
     examples: float = 1.0  # times the number of training examples
+    fate: Literal["regrow", "held", "latent"] = "regrow"
+    following: float | None = None  # the reach of a spike that follows the run
 
     def recipe(self, run: Run) -> Recipe:
         assert run.train_size is not None
+        plain = super().recipe(run)
         scores = {
+            "curvature": Curvature(),
             "power": Power(power=self.power),
             "levelled": Levelled(power=self.power),
             "posterior": Posterior(examples=self.examples * run.train_size, slab_var=self.slab_var),
         }
-        return replace(super().recipe(run), score=scores[self.form])
+        fates = {"regrow": Regrow(), "held": Hold(), "latent": Latent(schedule=plain.schedule)}
+        penalty = plain.penalty
+        if self.following is not None:
+            penalty = Following(schedule=plain.schedule, reach=self.following)
+        return replace(plain, score=scores[self.form], between=fates[self.fate], penalty=penalty)
 
 
 METHODS["tried"] = Tried  # type: ignore[assignment]

@@ -60,7 +60,9 @@ def stacks_of(cells: list[dict[str, Any]], most: int) -> list[list[dict[str, Any
     for cell in cells:
         method = (cell["method"] or {}).get("method")
         shared = {key: cell.get(key) for key in ("model", "task", "epochs", "batch", "held_out", "rows")}
-        alike = key_of({**shared, "apart": method if method in APART else None})
+        # Who learns from a teacher waits for the dense models, which are among the others.
+        apart = {"method": method if method in APART else None, "taught": cell.get("teacher") is not None}
+        alike = key_of({**shared, **apart})
         if cell["model"] not in STACKING:
             stacks.append([cell])
             continue
