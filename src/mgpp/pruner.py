@@ -14,8 +14,9 @@ from mgpp.finite import Watch, is_finite, largest_of, require_finite
 from mgpp.functional.mask import zeros_of_each
 from mgpp.kernels import Scratch
 from mgpp.methods import Method, to_dict
+from mgpp.methods.memory import Memory
 from mgpp.methods.ramp import Schedule
-from mgpp.methods.recipe import Gradients, Memory, Step
+from mgpp.methods.recipe import Gradients, Step
 from mgpp.methods.times import Run
 from mgpp.notebook import pruner_html
 from mgpp.preparation import prepare, require_parts_to_do

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mgpp.checkpoint import Shard, read_state, write_state
 from mgpp.methods import Method, to_dict
-from mgpp.methods.recipe import Memory
+from mgpp.methods.memory import Memory
 from mgpp.methods.times import Run
 from mgpp.sharding import Held, Span
 from mgpp.survey import Survey
