@@ -1,6 +1,6 @@
 """Exact selection without a copy and without waiting for the device. Twin: mgpp.functional.select.zero_smallest_.
 
-An event is a fixed row of launches (`select_kernels`):
+An event is a fixed row of launches (`select_kernels` up to the cut, `zero_kernels` from there on):
 
     aim     (only when the target has moved) find the cut of a sample, and put a window of keys around it
     count   one read of the weights: how many keys lie below the window, and a counter for every key inside
@@ -35,13 +35,11 @@ from mgpp.kernels.select_kernels import (
     clear_kernel,
     count_kernel,
     digit_kernel,
-    mask_kernel,
     resolve_digit_kernel,
     resolve_kernel,
-    scan_kernel,
-    ties_kernel,
 )
 from mgpp.kernels.table import BLOCK, MOST_CHUNKS, TRITON, span_of
+from mgpp.kernels.zero_kernels import mask_kernel, scan_kernel, ties_kernel
 
 WINDOW = MOST_CHUNKS  # keys, 0.8% of a float32 cut's value: 512 KiB, which later count each chunk's ties
 NARROW = 6  # keys of a 16-bit float, 2% to 5% of its value: too many share a key there, they are counted in registers
