@@ -2,10 +2,14 @@
 one small model leaves idle is used. Each stays a Transformers model of its own, whose parameters are slices of the
 stack.
 
-The arithmetic is that of bfloat16 autocast: matrix products and attention in bfloat16, the rest in float32.
+The arithmetic is that of bfloat16 autocast: matrix products and attention in bfloat16, the rest in float32. A small
+model's step is bound by how often its weights and gradients are read and written, so the large ones' gradients go from
+the product that makes them straight to where the optimizer reads them.
 """
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +59,7 @@ class Stack:
             self.params[name], self.grads[name] = nn.Parameter(stacked), grads
 
     def backward(self, loss: Tensor) -> None:
+        """Those of matrices and tables are written on the way (_Product, _Rows), the others here."""
         used = list(self.params)
         grads = torch.autograd.grad(loss, [self.params[name] for name in used], allow_unused=True)
         taken = [(self.grads[name], grad) for name, grad in zip(used, grads, strict=True) if grad is not None]
@@ -117,13 +122,13 @@ class Stack:
 
     def _looked_up(self, name: str, ids: Tensor) -> Tensor:
         table = self.params[name]
-        starts = torch.arange(self.size, device=ids.device)[:, None, None] * table.shape[1]
-        return F.embedding(ids + starts, table.reshape(-1, table.shape[2]))
+        starts = torch.arange(self.size, device=ids.device)[:, None, None] * (table.stride(0) // table.shape[2])
+        return _Rows.apply(table, ids + starts, self.grads[name])
 
     def _linear(self, x: Tensor, name: str) -> Tensor:
         weight, bias = self.params[f"{name}.weight"], self.params[f"{name}.bias"]
         x = self._half(x)
-        y = torch.baddbmm(bias.to(x.dtype)[:, None], x, weight.to(x.dtype).transpose(1, 2))
+        y = _Product.apply(x, weight, bias, self.grads[f"{name}.weight"], self.grads[f"{name}.bias"])
         if f"{name}.left" not in self.params:
             return y
         left, right = (self.params[f"{name}.{part}"].to(x.dtype).transpose(1, 2) for part in ("left", "right"))
@@ -144,9 +149,49 @@ class Stack:
         return F.dropout(x, p)
 
 
+class _Product(torch.autograd.Function):
+    """x·Wᵀ + b of every model, in x's precision; the gradients of W and b are written to their place, not returned."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, weight_grad: Tensor, bias_grad: Tensor) -> Tensor:
+        narrow = weight.to(x.dtype)
+        ctx.save_for_backward(x, narrow)
+        ctx.grads = weight_grad, bias_grad
+        return torch.baddbmm(bias.to(x.dtype)[:, None], x, narrow.transpose(1, 2))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,), (x, narrow), (weight_grad, bias_grad) = grads, ctx.saved_tensors, ctx.grads
+        weight_grad.copy_(torch.bmm(grad.transpose(1, 2), x))
+        bias_grad.copy_(grad.sum(1, dtype=bias_grad.dtype))
+        return torch.bmm(grad, narrow), None, None, None, None
+
+
+class _Rows(torch.autograd.Function):
+    """Rows of the models' tables, numbered through; the tables' gradient is written to its place, not returned."""
+
+    @staticmethod
+    def forward(ctx: Any, tables: Tensor, rows: Tensor, grad_of_tables: Tensor) -> Tensor:
+        ctx.rows, ctx.grad = rows, grad_of_tables
+        return F.embedding(rows, _end_to_end(tables))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        ctx.grad.zero_()
+        _end_to_end(ctx.grad).index_add_(0, ctx.rows.flatten(), grads[0].flatten(0, -2))
+        return None, None, None
+
+
+def _end_to_end(tables: Tensor) -> Tensor:
+    """Their rows, and between two tables those that fill a room up."""
+    size, _, width = tables.shape
+    return tables.as_strided((size * tables.stride(0) // width, width), (width, 1))
+
+
 def _room(size: int, like: Tensor) -> Tensor:
-    """For `size` tensors like this one, each starting on a boundary."""
-    step = -(-like.numel() // ALIGNED) * ALIGNED
+    """For `size` tensors like this one, each starting on a boundary, of whole rows."""
+    whole = math.lcm(ALIGNED, like.shape[-1])
+    step = -(-like.numel() // whole) * whole
     flat = torch.zeros(size, step, dtype=like.dtype, device=like.device)
     return flat[:, : like.numel()].unflatten(1, like.shape)
 

@@ -167,9 +167,13 @@ def padding_of(folder: Path) -> int:
 
 def load(folder: Path, rows: Rows) -> nn.Module:
     classes = 1 if rows.is_regression else int(rows.labels.max()) + 1
-    return AutoModelForSequenceClassification.from_pretrained(
+    model = AutoModelForSequenceClassification.from_pretrained(
         folder, num_labels=classes, ignore_mismatched_sizes=True, dtype=torch.float32
     )
+    whole = model.get_input_embeddings()
+    some = nn.Embedding.from_pretrained(whole.weight.data[rows.tokens], freeze=False, padding_idx=whole.padding_idx)
+    model.set_input_embeddings(some)
+    return model
 
 
 Loss = Callable[[Tensor, Tensor], Tensor]

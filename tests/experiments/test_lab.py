@@ -106,6 +106,8 @@ def test_cells_are_trained_together_and_pruned_exactly(room):
         cell("platon", {"method": "platon", **ramp}, teacher=teacher),
         cell("posterior", {"method": "tried", "form": "posterior", **ramp}),
         cell("levelled", {"method": "tried", "form": "levelled", **ramp}),
+        cell("followed", {"method": "tried", "form": "curvature", "following": 1.0, **ramp}),
+        cell("kept beside", {"method": "tried", "form": "curvature", "fate": "latent", **ramp}),
     ]
     results = train(cells, **room)
     dense, exact, *others = [result["sparsity"] for result in results]
@@ -113,6 +115,19 @@ def test_cells_are_trained_together_and_pruned_exactly(room):
     # A weight may stay at zero without being among the lowest scores.
     assert all(0.75 <= found < 0.77 for found in others)
     assert all(0 <= result["metrics"]["validation"]["accuracy"] <= 1 for result in results)
+
+
+def test_tokens_that_never_occur_are_left_out_and_the_model_says_the_same(room):
+    from rows import read_rows
+    from train import load, padding_of
+
+    folder = room["models"] / "minilm"
+    rows = read_rows(room["features"] / "minilm" / "text.safetensors", "train", padding_of(folder), "cpu")
+    model, whole = load(folder, rows).eval(), AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    assert len(model.get_input_embeddings().weight) == len(rows.tokens) < len(whole.get_input_embeddings().weight)
+    batch = rows.batch(torch.arange(4), 16)
+    expected = whole.bert(**{**batch, "input_ids": rows.tokens[batch["input_ids"]]}).last_hidden_state
+    assert torch.equal(model.bert(**batch).last_hidden_state, expected)
 
 
 def test_alone_or_together_a_cell_gives_the_same(room):
