@@ -83,6 +83,7 @@ MAY_IMPORT = {
         "disk",
         "sweep",
         "bench",
+        "notebook",
         "report",
     },
     "__init__": {

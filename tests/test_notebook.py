@@ -31,6 +31,8 @@ def test_a_result_is_a_dict_that_shows_itself():
     text = Reader(result._repr_html_()).text
     for told in ("MGPP at 0.9", "0.8000", "90 of 100", "<out>"):
         assert told in text
+    assert "–" not in text
+    assert "–" in Reader(RunResult({**RESULT, "before": {}})._repr_html_()).text
     assert "dense" in RunResult({**RESULT, "method": None})._repr_html_()
 
 

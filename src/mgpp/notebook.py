@@ -35,14 +35,20 @@ def pruner_html(
     )
 
 
+def score_rows(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Every metric as it is shown: its name, before training and after; a dash where it was not scored before."""
+    before, after = result["before"], result["after"]
+    return [(name, f"{before[name]:.4f}" if name in before else "–", f"{after[name]:.4f}") for name in after]
+
+
 class RunResult(dict[str, Any]):
     """What result.json holds."""
 
     def _repr_html_(self) -> Html:
         method = self["method"]
         caption = "dense" if method is None else f"{method['method'].upper()} at {self['target_sparsity']:g}"
-        rows = [(name, f"{self['before'][name]:.4f}", f"{value:.4f}") for name, value in self["after"].items()]
-        rows += [
+        rows = [
+            *score_rows(self),
             ("sparsity", "", f"{self['sparsity']:.4f}"),
             ("zeros", "", f"{self['zeros']:,} of {self['prunable']:,}"),
             ("seconds", "", f"{self['seconds']:.1f}"),

@@ -54,6 +54,13 @@ def test_one_command_prunes_and_prints_a_summary(prune, tmp_path, capsys):
     assert (tmp_path / "out" / "result.json").exists()
 
 
+def test_a_model_need_not_be_scored_before_training(prune, capsys):
+    assert prune("--method", "none", "--no-score-before") == 0
+    out, err = capsys.readouterr()
+    assert "before training: not scored" in err
+    assert [line.split("│")[2].strip() for line in out.splitlines() if "accuracy" in line] == ["–"]
+
+
 def test_json_prints_one_object_and_nothing_else(prune, tmp_path, capsys):
     assert prune("--sparsity", "0.75", *RAMP, "--json") == 0
     out = capsys.readouterr().out

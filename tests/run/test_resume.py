@@ -40,6 +40,7 @@ def outcome(config: RunConfig) -> tuple[bytes, str, dict]:
         (9, KeyboardInterrupt, None, {}),
         (8, Killed, mgpp.MGPP(**RAMP), {"accumulate": 2, "eval_steps": 4}),
         (10, Killed, mgpp.MGPP(**RAMP), {}),
+        (5, Killed, mgpp.MGPP(**RAMP), {"score_before": False}),
     ],
 )
 def test_a_stopped_run_resumes_to_the_same_bits_and_records(stop, error, method, more, config, tmp_path):

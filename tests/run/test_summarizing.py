@@ -36,7 +36,7 @@ def config(tiny_bart: Path, tiny_documents: Path, tmp_path: Path) -> RunConfig:
 
 
 def test_a_pruned_model_learns_to_sum_up_and_writes_the_same_when_loaded_again(config):
-    result = run(config)
+    result = run(replace(config, score_before=True))
     assert (result["zeros"], result["prunable"]) == (int(0.75 * BART_PRUNABLE), BART_PRUNABLE)
     assert result["after"]["loss"] < result["before"]["loss"]
     assert result["after"]["rougeLsum"] > result["before"]["rougeLsum"] + 0.3
@@ -51,6 +51,12 @@ def test_a_pruned_model_learns_to_sum_up_and_writes_the_same_when_loaded_again(c
     assert (model.generation_config.num_beams, model.generation_config.max_length) == (3, 9)
     written = model.generate(**tokenizer("the film was great", return_tensors="pt"))
     assert tokenizer.decode(written[0], skip_special_tokens=True).startswith("the film was")
+
+
+def test_summaries_are_written_once_unless_asked_for_before_training_too(config):
+    result = run(replace(config, max_steps=2))
+    assert result["before"] == {}
+    assert result["after"].keys() == {"loss", "rouge1", "rouge2", "rougeLsum"}
 
 
 def test_a_batch_is_written_in_the_runs_precision_encoder_included(config, monkeypatch):

@@ -142,6 +142,19 @@ def test_the_card_carries_the_base_models_licence_and_the_layers(config, tmp_pat
     assert "3,072 of 4,096 prunable weights are zero" in card
 
 
+def test_a_run_that_is_not_scored_before_training_comes_out_the_same(config, tmp_path):
+    other = replace(config, output=str(tmp_path / "other"), score_before=False)
+    told: list[str] = []
+    results = run(config), run(other, tell=told.append)
+    models = [(Path(one.output) / "model.safetensors").read_bytes() for one in (config, other)]
+    assert models[0] == models[1]
+    assert results[0]["after"] == results[1]["after"]
+    assert results[1]["before"] == {}
+    assert "before training: not scored (--score-before)" in told
+    card = (tmp_path / "other" / "README.md").read_text(encoding="utf-8")
+    assert f"| accuracy | – | {results[1]['after']['accuracy']:.4f} |" in card
+
+
 # What goes wrong
 
 

@@ -90,6 +90,11 @@ SETTINGS: dict[str, Setting] = {
     "mlm_probability": Setting(float, "Masked language modelling: share of the tokens to predict."),
     "include": Setting(list[str], "Prune only weights that match this glob. May be repeated."),
     "exclude": Setting(list[str], "Leave weights that match this glob dense. May be repeated."),
+    "score_before": Setting(
+        bool,
+        "Score the model before training, too; by default where the task is not scored on text that it writes.",
+        flags=("--score-before/--no-score-before",),
+    ),
     "eval_batch_size": Setting(int, "Rows scored at a time."),
     "eval_steps": Setting(int, "Score during training, too."),
     "logging_steps": Setting(int),

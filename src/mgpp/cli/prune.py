@@ -10,6 +10,7 @@ from rich.table import Table
 from mgpp.cli import asked, options
 from mgpp.cli.progress import TrainingBar
 from mgpp.methods.ramp import DoesNotFit
+from mgpp.notebook import score_rows
 from mgpp.run import run
 
 
@@ -83,8 +84,8 @@ def summary(result: dict[str, Any]) -> Table:
     title = "dense" if method is None else method["method"].upper()
     title += f" at {result['target_sparsity']:g}" if result["target_sparsity"] else ""
     table = Table("", "before", "after", title=title, title_justify="left")
-    for name in result["after"]:
-        table.add_row(name, f"{result['before'][name]:.4f}", f"{result['after'][name]:.4f}")
+    for row in score_rows(result):
+        table.add_row(*row)
     table.add_section()
     table.add_row("sparsity", f"{result['zeros_before'] / (result['prunable'] or 1):.6f}", f"{result['sparsity']:.6f}")
     table.add_row("zeros / prunable", f"{result['zeros_before']:,}", f"{result['zeros']:,} / {result['prunable']:,}")

@@ -14,7 +14,6 @@ class Cost:
 
     metric: str | None
     score: float | None
-    before: float | None
     dense_score: float | None
     dense_name: str | None
     seconds: float | None
@@ -40,7 +39,6 @@ def cost_of(run: Run, runs: Sequence[Run]) -> Cost:
     return Cost(
         metric=metric,
         score=result.get("after", {}).get(metric),
-        before=result.get("before", {}).get(metric),
         dense_score=dense_result.get("after", {}).get(metric),
         dense_name=None if dense is None else dense.name,
         seconds=result.get("seconds"),

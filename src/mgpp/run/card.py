@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from huggingface_hub import hf_hub_download
 
+from mgpp.notebook import score_rows
 from mgpp.tasks import Task, find_task
 
 CARD_FILE = "README.md"
@@ -65,9 +66,7 @@ def _merged(result: Mapping[str, Any]) -> str:
 
 
 def _numbers(result: Mapping[str, Any]) -> str:
-    rows = [
-        f"| {name} | {result['before'][name]:.4f} | {value:.4f} |" for name, value in sorted(result["after"].items())
-    ]
+    rows = [f"| {' | '.join(row)} |" for row in sorted(score_rows(result))]
     how = f"{result['eval_rows']:,} evaluation rows ({result['notes'][-1]}), seed {result['seed']}, one run."
     return "\n".join(["| | before | after |", "|---|---|---|", *rows, "", how])
 

@@ -29,7 +29,8 @@ class RunConfig:
     clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`. With a
     `teacher` the model learns (1 - `distil_weight`) from the labels and `distil_weight` from its answers. `report_to`
     names trackers as the Trainer does: tensorboard, wandb, mlflow, ... Code that a model or a teacher brings with it is
-    run only with `trust_remote_code`.
+    run only with `trust_remote_code`. `score_before` says whether the model is scored as loaded, too; None: where its
+    task is scored without writing text, which may take as long as the training.
     """
 
     model: str
@@ -82,6 +83,7 @@ class RunConfig:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
+    score_before: bool | None = None
     eval_batch_size: int = 64
     eval_steps: int | None = None
     logging_steps: int = 10

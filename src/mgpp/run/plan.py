@@ -39,6 +39,11 @@ class Plan:
             "target_sparsity": method.sparsity,
         }
 
+    @property
+    def scores_before(self) -> bool:
+        asked = self.config.score_before
+        return self.task.generation is None if asked is None else asked
+
 
 def make_plan(config: RunConfig, folder: Path) -> Plan:
     """`folder` is where the Trainer will write; nothing is written yet."""

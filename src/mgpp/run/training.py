@@ -73,8 +73,8 @@ def run(
         resume_from = folder.newest_checkpoint()
         pruning, watch = _pruning(plan), Checkpoints(resume_from)
         trainer = _trainer(plan, model, [pruning, watch, *callbacks], teacher, on_wait=watch.wait)
-        before = _scores_before(trainer, folder)
-        tell(f"before training: {describe(before)}")
+        before = _scores_before(plan, trainer, folder)
+        tell(f"before training: {describe(before) or 'not scored (--score-before)'}")
         if resume_from is not None:
             tell(f"resuming after step {step_of(resume_from)}")
         elif resume:
@@ -111,11 +111,11 @@ def describe(metrics: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
 
 
-def _scores_before(trainer: Trainer, folder: RunFolder) -> dict[str, float]:
-    """Of the model as loaded; kept in the folder, for a resumed run should not spend the time again."""
+def _scores_before(plan: Plan, trainer: Trainer, folder: RunFolder) -> dict[str, float]:
+    """Of the model as loaded, if they are wanted; kept, for a resumed run should not spend the time again."""
     state = folder.read()
     if "before" not in state:
-        state["before"] = scores(trainer)
+        state["before"] = scores(trainer) if plan.scores_before else {}
         folder.write(state)
     return state["before"]
 
