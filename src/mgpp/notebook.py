@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mgpp.markup import Html, table, tag
+from mgpp.methods import title_of
 
 SHOWN = 12  # layers; more are folded into a count
 
@@ -17,7 +18,7 @@ def pruner_html(
     zeros: Mapping[str, int],
     sizes: Mapping[str, int],
 ) -> Html:
-    name, *settings = method.items()
+    _, *settings = method.items()
     rows = [
         ("step", f"{step:,} of {last:,}"),
         ("sparsity", f"{sparsity:.4f}"),
@@ -30,7 +31,7 @@ def pruner_html(
     inside = table(layers, head=("weight", "zeros", "share"))
     return tag(
         "div",
-        table(rows, caption=f"Pruner: {name[1].upper()}"),
+        table(rows, caption=f"Pruner: {title_of(method)}"),
         tag("details", tag("summary", f"{len(sizes)} matrices"), inside),
     )
 
@@ -46,7 +47,7 @@ class RunResult(dict[str, Any]):
 
     def _repr_html_(self) -> Html:
         method = self["method"]
-        caption = "dense" if method is None else f"{method['method'].upper()} at {self['target_sparsity']:g}"
+        caption = "dense" if method is None else f"{title_of(method)} at {self['target_sparsity']:g}"
         rows = [
             *score_rows(self),
             ("sparsity", "", f"{self['sparsity']:.4f}"),

@@ -57,7 +57,7 @@ def test_the_summary_shows_the_sparsity_before_and_after(sparse, tiny_reviews, t
     words = ["finetune", str(sparse), str(tiny_reviews), "-o", str(tmp_path / "out"), "--hold-mask", *SHORT]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "HOLD_MASK" in out
+    assert "HOLD MASK" in out
     assert out.count("0.750000") == 2
 
 

@@ -46,7 +46,8 @@ def refusal(code: int, capsys: pytest.CaptureFixture, *, expected: int = 2) -> s
 def test_one_command_prunes_and_prints_a_summary(prune, tmp_path, capsys):
     assert prune("--sparsity", "0.75", *RAMP) == 0
     out, err = capsys.readouterr()
-    assert "MGPP at 0.75" in out
+    assert "MGPP (recommended) at 0.75" in out
+    assert "with MGPP (recommended): 3,072" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "3,072 / 4,096" in out
     assert "pruning 4,096 weights to sparsity 0.75 between steps 2 and 8, every 2" in err
     assert "step 10/10" in err

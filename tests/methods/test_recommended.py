@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mgpp
-from mgpp.methods import from_dict, to_dict
+from mgpp.methods import from_dict, title_of, to_dict
 from tests.test_contract import RAMP, STEPS
 from tests.toy import NUM_WEIGHTS, Toy, batches
 
@@ -25,6 +25,16 @@ def test_its_name_stands_for_it_and_what_is_written_is_what_it_stands_for():
     assert to_dict(method)["method"] == "mgpp"
     with pytest.raises(ValueError, match="needs a sparsity"):
         from_dict({"method": "recommended"})
+
+
+def test_a_title_says_it_for_as_long_as_nothing_that_it_stands_for_is_changed():
+    written = to_dict(mgpp.recommended(sparsity=0.9, end=0.5, structure="2x1"))
+    assert title_of(written) == "MGPP (recommended)"
+    for changed in ({"strength": 0.2}, {"score": "magnitude"}):
+        assert title_of({**written, **changed}) == "MGPP"
+    assert title_of(to_dict(mgpp.MGPP(sparsity=0.9))) == "MGPP"
+    assert title_of(to_dict(mgpp.SoftMovement(sparsity=0.9))) == "SOFT MOVEMENT"
+    assert title_of({"method": "of_tomorrow"}) == "OF TOMORROW"
 
 
 def test_no_limit_is_written_as_nothing_and_a_coupled_prior_has_none():

@@ -8,6 +8,7 @@ import pytest
 
 from mgpp import report
 from mgpp.markup import Html, table, tag
+from mgpp.methods.recommended import RECOMMENDED
 from mgpp.report.page import SCRIPTS, asset
 from mgpp.report.payload import payload_of
 from tests.report.runs import L2, MGPP, write_run
@@ -112,6 +113,14 @@ def test_a_half_width_is_drawn_only_beside_a_cut_that_is_a_size(tmp_path):
     drawn = [run["series"].keys() for run in payload_of([by_size, by_curvature])["runs"]]
     assert [("cut" in series, "half_width" in series) for series in drawn] == [(True, True), (True, False)]
     assert (by_size.label, by_curvature.label) == ("MGPP 0.9", "MGPP 0.9 by curvature")
+
+
+def test_a_page_says_that_its_run_is_of_the_recommended_form(tmp_path):
+    run = report.read_run(write_run(tmp_path / "run", method={**MGPP, **RECOMMENDED}))
+    text = Reader(report.make_page([run])).text
+    assert "sparse by MGPP (recommended)" in text
+    assert "matrices, by MGPP (recommended), between" in text
+    assert run.label == "MGPP (recommended) 0.9"
 
 
 def test_runs_beside_each_other_show_what_differs_and_say_what_holds_for_all_once(runs):

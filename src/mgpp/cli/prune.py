@@ -9,6 +9,7 @@ from rich.table import Table
 
 from mgpp.cli import asked, options
 from mgpp.cli.progress import TrainingBar
+from mgpp.methods import title_of
 from mgpp.methods.ramp import DoesNotFit
 from mgpp.notebook import score_rows
 from mgpp.run import run
@@ -81,7 +82,7 @@ def _with_cure(error: DoesNotFit, read: asked.Asked) -> ValueError:
 
 def summary(result: dict[str, Any]) -> Table:
     method = result["method"]
-    title = "dense" if method is None else method["method"].upper()
+    title = "dense" if method is None else title_of(method)
     title += f" at {result['target_sparsity']:g}" if result["target_sparsity"] else ""
     table = Table("", "before", "after", title=title, title_justify="left")
     for row in score_rows(result):

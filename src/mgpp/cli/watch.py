@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mgpp.cli.options import AsJson
+from mgpp.methods import title_of
 from mgpp.report.live import Sight, Watcher
 from mgpp.report.run import as_written
 
@@ -77,7 +78,7 @@ def picture(watcher: Watcher, sight: Sight) -> RenderableType:
     for name, value in _rows(sight):
         table.add_row(Text(name, style="dim"), value)
     method = sight.method
-    what = "dense" if method is None else f"{method['method'].upper()} at {method['sparsity']:g}"
+    what = "dense" if method is None else f"{title_of(method)} at {method['sparsity']:g}"
     heading = Text.assemble((what, "bold"), f"  {watcher.folder}")
     bar = ProgressBar(total=sight.last or 1, completed=sight.step, width=40)
     progress = Table.grid(padding=(0, 2))

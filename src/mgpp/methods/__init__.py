@@ -69,6 +69,20 @@ def spelled_out(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"method": name, **add_to({key: value for key, value in settings.items() if key != "method"})}
 
 
+def form_of(settings: Mapping[str, Any]) -> str | None:
+    """The form that `settings` have, as `to_dict` wrote them: everything that it adds is there."""
+    for form, (name, add_to) in FORMS.items():
+        if settings["method"] == name and add_to({}).items() <= settings.items():
+            return form
+    return None
+
+
+def title_of(settings: Mapping[str, Any]) -> str:
+    """As a title names it: GMP, SOFT MOVEMENT, MGPP (recommended)."""
+    form = form_of(settings)
+    return settings["method"].replace("_", " ").upper() + (f" ({form})" if form else "")
+
+
 def needs_sparsity(name: str) -> bool:
     """False for a method that has something to do without one."""
     return METHODS[name].__dataclass_fields__["sparsity"].default is None
@@ -117,9 +131,11 @@ __all__ = [
     "Prior",
     "PriorAnnealing",
     "SoftMovement",
+    "form_of",
     "from_dict",
     "needs_sparsity",
     "recommended",
     "spelled_out",
+    "title_of",
     "to_dict",
 ]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mgpp.methods import title_of
 from mgpp.report.cost import Cost, cost_of
 from mgpp.report.layers import Lost, lost_by_kind, lost_by_layer
 from mgpp.report.run import Run
@@ -45,7 +46,7 @@ def _what(run: Run) -> str:
     if schedule.get("at") is not None:
         when = f"at once, after step {schedule['at']:,} of {run.last:,}"
     weights = sum(run.weights.values())
-    return f"{weights:,} weights in {len(run.weights)} matrices, by {run.method['method'].upper()}, {when}."
+    return f"{weights:,} weights in {len(run.weights)} matrices, by {title_of(run.method)}, {when}."
 
 
 def _how_much(run: Run) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mgpp.markup import Html, join, table, tag
+from mgpp.methods import title_of
 from mgpp.report.advice import Advice, advice_for, against_l2
 from mgpp.report.answers import answers_for, model_name
 from mgpp.report.charts import charts, where
@@ -69,7 +70,7 @@ def _title(runs: Sequence[Run]) -> str:
     if run.method is None:
         return f"{model_name(run)}, dense"
     done = run.events[-1]["sparsity"] if run.events else 0.0
-    return f"{model_name(run)}, {done:.1%} sparse by {run.method['method'].upper()}"
+    return f"{model_name(run)}, {done:.1%} sparse by {title_of(run.method)}"
 
 
 def _header(title: str, runs: Sequence[Run]) -> Html:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mgpp import records
 from mgpp.markup import Html, table, tag
+from mgpp.methods import form_of, title_of
 
 RECORDS_FILE, RESULT_FILE, RUN_FILE = "records.jsonl", "result.json", "run.json"
 Record = dict[str, Any]
@@ -41,11 +42,12 @@ class Run:
 
     @property
     def label(self) -> str:
-        """MGPP 0.9, or MGPP 0.9 by curvature"""
+        """MGPP 0.9, MGPP (recommended) 0.9, or MGPP 0.9 by curvature"""
         if self.method is None:
             return "dense"
-        by = " by curvature" if self.method.get("score") == "curvature" else ""
-        return f"{self.method['method'].replace('_', ' ').upper()} {self.method['sparsity']:g}{by}"
+        is_known = form_of(self.method) is not None
+        by = " by curvature" if self.method.get("score") == "curvature" and not is_known else ""
+        return f"{title_of(self.method)} {self.method['sparsity']:g}{by}"
 
     @property
     def by_size(self) -> bool:

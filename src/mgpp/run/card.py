@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from huggingface_hub import hf_hub_download
 
+from mgpp.methods import title_of
 from mgpp.notebook import score_rows
 from mgpp.tasks import Task, find_task
 
@@ -44,7 +45,7 @@ def _summary(result: Mapping[str, Any]) -> str:
     what = f"`{result['config']['model']}` fine-tuned on `{result['config']['data']}`"
     if result["method"] is None:
         return f"# {name}, fine-tuned\n\n{what}. Not pruned."
-    done = f"{what} and pruned on the way with {result['method']['method'].upper()}"
+    done = f"{what} and pruned on the way with {title_of(result['method'])}"
     if result["target_sparsity"] == 0:
         done = f"{what}, with the zeros that it had held"
     if result["added"]:
