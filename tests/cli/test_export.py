@@ -11,7 +11,7 @@ import mgpp
 from mgpp.cli import export as command
 from mgpp.cli import main
 from mgpp.run import RunConfig, run
-from tests.tiny import PRUNABLE, RAMP
+from tests.tiny import PRUNABLE, RAMP, reviews, write_csv
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,17 @@ def test_one_command_makes_a_sparse_folder_that_evaluate_and_inspect_read(pruned
     assert stored["kept"]["bert.encoder.layer.0.output.dense.weight"] < 512
     assert main(["inspect", out]) == 0
     assert f"stored     {result['bytes']:,} bytes for {result['dense_bytes']:,}" in capsys.readouterr().out
+
+
+def test_a_model_is_scored_as_its_run_was(tiny_bert, tmp_path, capsys):
+    rows = [{"review": row["text"], "stars": row["label"]} for row in reviews(40)]
+    data, out = str(write_csv(tmp_path / "rows.csv", rows)), str(tmp_path / "out")
+    how = ["--text=review", "--label=stars", "--method=none", "--max-steps=1", "--device=cpu"]
+    assert main(["prune", str(tiny_bert), data, "-o", out, *how]) == 0
+    capsys.readouterr()
+    assert main(["export", out, "--data", data, "--device=cpu", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["after"] == result["before"]
 
 
 def test_the_summary_tells_size_exactness_and_where_it_is(pruned, capsys):

@@ -11,6 +11,7 @@ from rich.table import Table
 from mgpp import run
 from mgpp.cli import options
 from mgpp.cli.progress import TrainingBar
+from mgpp.run.remembered import describe, remembered
 from mgpp.tasks import Source
 
 # Those that only training has a use for.
@@ -29,10 +30,14 @@ def evaluate(
 ) -> None:
     """Score a fine-tuned MODEL, and count its zeros.
 
-    Scores on the validation rows of DATA; on all of its rows, if it is one file.
+    Scores on the validation rows of DATA; on all of its rows, if it is one file. The task, the columns and the lengths
+    are those of the run that made MODEL, where it lies in the run's folder, unless others are given.
     """
-    scoring = read_scoring(data, given)
+    known = remembered(model, given)
+    scoring = read_scoring(data, {**known, **given})
     console = Console(stderr=True, highlight=False)
+    if known:
+        console.print(f"as its run was scored: {describe(known)}", markup=False, soft_wrap=True)
     with TrainingBar(console) as bar:
         result = run.evaluate(model, callbacks=[bar], **scoring)
     for note in result["notes"]:

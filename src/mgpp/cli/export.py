@@ -1,6 +1,7 @@
 """`mgpp export`: a trained model into the form that it is used in."""
 
 import json
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ from mgpp.cli import options
 from mgpp.cli.evaluate import SCORING, read_scoring
 from mgpp.run.export import ExportConfig, Format
 from mgpp.run.export import export as export_model
+from mgpp.run.remembered import remembered
 
 _VALUES = ", ".join(get_args(Values))
 
@@ -67,13 +69,18 @@ def export(
     console = Console(stderr=True, highlight=False)
     result = export_model(
         config,
-        score=None if data is None else partial(run.evaluate, **read_scoring(data, scoring)),
+        score=None if data is None else _scored(model, data, scoring),
         tell=lambda line: console.print(line, markup=False, soft_wrap=True),
     )
     if as_json:
         typer.echo(json.dumps(result))
     else:
         Console(highlight=False).print(summary(result))
+
+
+def _scored(model: str, data: str, given: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
+    """What is written knows nothing of a run: the run of `model` says how both are scored."""
+    return partial(run.evaluate, **read_scoring(data, {**remembered(model, given), **given}))
 
 
 def _folder_for(model: str, form: str) -> str:

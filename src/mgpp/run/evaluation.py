@@ -7,6 +7,7 @@ from typing import Any
 from transformers import Seq2SeqTrainingArguments, Trainer
 
 from mgpp.run.config import check_machine
+from mgpp.run.remembered import learnt_from
 from mgpp.run.result import provenance, sparsity_of
 from mgpp.run.trainers import make_trainer
 from mgpp.targets import find_targets
@@ -31,6 +32,7 @@ def evaluate(
     check_machine(precision, device)
     if batch_size < 1:
         raise ValueError(f"eval_batch_size={batch_size}: it must be at least 1")
+    learnt = ["the model's run learnt from this very file"] if learnt_from(model, source.data) else []
     made = evaluation_task(task, model, source)
     network = made.load_model()
     targets = find_targets(network, include=include, exclude=exclude)
@@ -52,7 +54,7 @@ def evaluate(
         "metric": made.metric,
         "metrics": metrics,
         "rows": made.eval_rows,
-        "notes": list(made.notes),
+        "notes": [*made.notes, *learnt],
         **sparsity_of(targets),
         **provenance(),
     }

@@ -113,10 +113,16 @@ def find_evaluation(
             f"{describe_data(source.data)} has {', '.join(splits)} and no validation: say which to score on "
             "(--eval-split)"
         )
-    found = {name: choose_split(splits, name, data=source.data) for name in names}
+    found = {_called(name, source.data): choose_split(splits, name, data=source.data) for name in names}
     if not streams:
         _require_numbered(found.values())
     return {name: first_rows(rows, STREAMED_ROWS) for name, rows in found.items()}
+
+
+def _called(split: str, data: Data) -> str:
+    """A lone file is read as if it were to train on; its rows are whatever its name says."""
+    path = Path(data).expanduser() if isinstance(data, str) else None
+    return split if path is None or not path.is_file() else path.name
 
 
 def scored_on(evaluation: "Mapping[str, Dataset]") -> str:

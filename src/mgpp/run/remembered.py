@@ -1,0 +1,61 @@
+"""What the folder of a run's model knows of how that model is scored: its task, its columns, its lengths."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mgpp.run.config import RunConfig
+from mgpp.run.folder import RUN_FILE
+
+# What rows mean and how they are cut. Not which rows they are, nor whose code is trusted: that is said each time.
+REMEMBERED = (
+    "task", "text", "text_pair", "label", "max_length", "doc_stride", "max_answer_length", "n_best", "target_length",
+    "beams", "source_prefix", "mlm_probability",
+)  # fmt: skip
+
+
+def remembered(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the run that made `model`, but for those that are `given`; of another task, none."""
+    config = _config_beside(model)
+    if given.get("task", config.get("task")) != config.get("task"):
+        return {}
+    return {name: config[name] for name in REMEMBERED if config.get(name) is not None and name not in given}
+
+
+def describe(settings: Mapping[str, Any]) -> str:
+    """Those that say more than what every run has by default."""
+    defaults = {name: RunConfig.__dataclass_fields__[name].default for name in REMEMBERED}
+    told = {name: value for name, value in settings.items() if name == "task" or value != defaults[name]}
+    return ", ".join(f"{name} {value}" for name, value in told.items())
+
+
+def learnt_from(model: str, data: Any) -> bool:
+    """Whether `data` is the very file that the run of `model` trained on. Of a folder other rows are scored."""
+    learnt = _config_beside(model).get("data")
+    if not isinstance(data, str) or not isinstance(learnt, str):
+        return False
+    file = Path(data).expanduser()
+    return file.is_file() and file.resolve() == Path(learnt).expanduser().resolve()
+
+
+def _config_beside(model: str) -> dict[str, Any]:
+    path = Path(model).expanduser() / RUN_FILE
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))["config"]
+        _check(config)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} should say how {model} is scored, and is damaged ({error}): remove it, and say --task"
+        ) from None
+    return config
+
+
+def _check(config: Any) -> None:
+    for name in REMEMBERED:
+        value = config.get(name) if isinstance(config, dict) else config
+        kind: Any = RunConfig.__dataclass_fields__[name].type
+        if value is not None and not isinstance(value, kind):
+            raise ValueError(f"{name} is {value!r}")
