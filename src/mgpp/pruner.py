@@ -14,6 +14,7 @@ from mgpp.finite import Watch, is_finite, largest_of, require_finite
 from mgpp.functional.mask import zeros_of_each
 from mgpp.kernels import Scratch
 from mgpp.methods import Method, to_dict
+from mgpp.methods.adam import require_betas
 from mgpp.methods.memory import Memory
 from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Gradients, Step
@@ -149,6 +150,7 @@ class Pruner:
             raise RuntimeError("this pruner is attached already: it counts the steps of one optimizer")
         held = self._held = self._hold(optimizer)
         attachment = Attachment(optimizer, held, self.targets, self.added)
+        require_betas(self.recipe, attachment.optimizer)
         if held.steps_in_turns and not hooks:
             raise ValueError(f"{held.engine} moves weights only in its own step: attach with hooks, which act there")
         self._attachment, self._others = attachment, attachment.others

@@ -40,6 +40,7 @@ OTHERS = {
     "AdamWith8Bits": lambda params: AdamWith8Bits(params, lr=1e-2),
     "SGLD": lambda params: mgpp.SGLD(params, lr=1e-2, train_size=64),
 }
+LIKE_ADAM = ("Adamax", "AdamWith8Bits")  # by their settings
 
 
 def one_step(model: nn.Module, optimizer: torch.optim.Optimizer, data, idle: nn.Parameter | None = None) -> None:
@@ -119,8 +120,7 @@ def test_a_weight_that_never_had_a_gradient_goes_first():
     assert pruner.sparsity == 0.75
 
 
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize(
+READERS = pytest.mark.parametrize(
     ("method", "setting"),
     [
         (mgpp.GMP(**RAMP, score="curvature"), 'score="curvature"'),
@@ -128,7 +128,25 @@ def test_a_weight_that_never_had_a_gradient_goes_first():
     ],
     ids=["curvature", "decoupled"],
 )
-def test_an_optimizer_without_a_second_moment_is_named_at_the_first_step(name, method, setting):
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if name not in LIKE_ADAM])
+@READERS
+def test_an_optimizer_without_a_second_moment_is_named_when_it_is_attached_to(name, method, setting):
+    model = Toy()
+    optimizer = OTHERS[name](model.parameters())
+    pruner = mgpp.Pruner(model, method, total_steps=STEPS, train_size=64)
+    for hooks in (True, False):
+        with pytest.raises(ValueError, match=name) as error:
+            pruner.attach(optimizer, hooks=hooks)
+        assert setting in str(error.value)
+        assert "AdamW" in str(error.value)
+    one_step(model, optimizer, batches())  # it was left as it was
+
+
+@pytest.mark.parametrize("name", LIKE_ADAM)
+@READERS
+def test_one_that_only_looks_like_adam_is_named_at_the_first_step(name, method, setting):
     model = Toy()
     optimizer = OTHERS[name](model.parameters())
     pruner = mgpp.Pruner(model, method, total_steps=STEPS, train_size=64)
@@ -136,7 +154,14 @@ def test_an_optimizer_without_a_second_moment_is_named_at_the_first_step(name, m
     with pytest.raises(ValueError, match=name) as error:
         one_step(model, optimizer, batches())
     assert setting in str(error.value)
-    assert "AdamW" in str(error.value)
+
+
+@pytest.mark.parametrize("method", [mgpp.MGPP(**RAMP), mgpp.MGPP(**RAMP, decoupled=True, strength=0)])
+def test_who_reads_no_second_moment_trains_with_any_optimizer(method):
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    mgpp.Pruner(model, method, total_steps=STEPS, train_size=64).attach(optimizer)
+    one_step(model, optimizer, batches())
 
 
 @pytest.mark.parametrize("optim", ["sgd", "adafactor"])

@@ -72,10 +72,9 @@ def test_it_counts_exactly_on_a_handful_of_rows_where_a_prior_without_reach_take
 def test_an_optimizer_without_second_moments_is_told_of():
     model = Toy()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-    mgpp.Pruner(model, mgpp.recommended(**RAMP), total_steps=STEPS, train_size=64).attach(optimizer)
-    model(**next(batches()))["loss"].backward()
+    pruner = mgpp.Pruner(model, mgpp.recommended(**RAMP), total_steps=STEPS, train_size=64)
     with pytest.raises(ValueError, match=r'set decoupled=False \(and score="magnitude"\)'):
-        optimizer.step()
+        pruner.attach(optimizer)
 
 
 def test_what_that_message_says_is_a_cure():

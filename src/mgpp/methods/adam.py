@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
-from mgpp.methods.recipe import Step
+from mgpp.methods.recipe import Recipe, Step
 
 
 def require_second_moments(step: Step, weights: Iterable[Tensor], *, setting: str, otherwise: str) -> None:
@@ -21,10 +22,25 @@ def require_second_moments(step: Step, weights: Iterable[Tensor], *, setting: st
         return
     for weight in weights:
         if not _is_readable(weight, step.state_of(weight), step.group_of(weight)):
-            raise ValueError(
-                f"{setting} reads Adam's second moment, one number a weight, and {type(step.optimizer).__name__} keeps "
-                f"none: train with torch.optim.AdamW (optim='adamw_torch' in a Trainer), or set {otherwise}"
-            )
+            raise _keeps_none(step.optimizer, setting=setting, otherwise=otherwise)
+
+
+def require_betas(recipe: Recipe, optimizer: Optimizer) -> None:
+    """Refuse, before a step is taken, an optimizer whose groups show that it keeps no second moment, if one is read.
+
+    A piece that reads it says so in `reads_second_moments`: the words of its setting, and of one that needs none.
+    """
+    for piece in (recipe.penalty, recipe.score):
+        words = getattr(piece, "reads_second_moments", None)
+        if words is not None and any("betas" not in group for group in optimizer.param_groups):
+            raise _keeps_none(optimizer, **words)
+
+
+def _keeps_none(optimizer: Optimizer, *, setting: str, otherwise: str) -> ValueError:
+    return ValueError(
+        f"{setting} reads Adam's second moment, one number a weight, and {type(optimizer).__name__} keeps none: train "
+        f"with torch.optim.AdamW (optim='adamw_torch' in a Trainer), or set {otherwise}"
+    )
 
 
 def second_moments(

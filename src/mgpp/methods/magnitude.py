@@ -17,6 +17,7 @@ class Curvature(Score):
     """|θ|·√v̂, v̂ = the optimizer's own second moment: no memory, and no pass of its own."""
 
     kernel = "curvature"
+    reads_second_moments = SETTING
 
     def observe(self, step: Step) -> None:
         require_second_moments(step, step.weights, **SETTING)  # at the first step, not at the first event

@@ -88,6 +88,10 @@ class MixturePrior(Penalty):
     train_size: int
     until: int
 
+    @property
+    def reads_second_moments(self) -> dict[str, str] | None:
+        return SETTING if self.prior.decoupled and self.prior.strength > 0 else None
+
     def before_step(self, step: Step) -> None:
         scale = self._scale(step.t)
         if scale == 0:

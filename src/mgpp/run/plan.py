@@ -9,6 +9,7 @@ from transformers import Seq2SeqTrainingArguments, Trainer
 from transformers.integrations import get_available_reporting_integrations
 
 from mgpp import methods
+from mgpp.methods.adam import require_betas
 from mgpp.methods.times import Run
 from mgpp.run.config import RunConfig
 from mgpp.run.teacher import find_teacher
@@ -48,7 +49,7 @@ class Plan:
 def make_plan(config: RunConfig, folder: Path) -> Plan:
     """`folder` is where the Trainer will write; nothing is written yet."""
     args = _arguments(config, folder)
-    _require_optimizer(args, config.optimizer)
+    optimizer = _optimizer(args, config.optimizer)
     task = training_task(config.task, config.model, config.source, seed=config.seed, new_head=config.new_head)
     is_stream = not hasattr(task.train, "__len__")
     if config.group_by_length and (task.sampler is not None or is_stream):
@@ -65,6 +66,8 @@ def make_plan(config: RunConfig, folder: Path) -> Plan:
     args.warmup_steps = min(round(config.warm_up * length.total_steps), length.total_steps - 1)
     plan = Plan(config, task, args, length, find_teacher(config, task))
     _ = plan.method  # a schedule that does not fit the run raises
+    if optimizer is not None and config.method is not None:
+        require_betas(config.method.recipe(length), optimizer)
     if is_stream and config.method is not None and config.method.recipe(length).samples_gradients:
         raise ValueError("this method samples rows by their number, and a stream has none: leave --stream out")
     return plan
@@ -115,14 +118,15 @@ def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
         raise ValueError(f"the Trainer refuses these settings: {error}") from None
 
 
-def _require_optimizer(args: Seq2SeqTrainingArguments, name: str) -> None:
-    """A Trainer would notice a package that it needs for an optimizer only when the run has begun."""
+def _optimizer(args: Seq2SeqTrainingArguments, name: str) -> torch.optim.Optimizer | None:
+    """Of one weight, to be looked at: a Trainer would notice what is missing only when the run has begun."""
     try:
-        Trainer.get_optimizer_cls_and_kwargs(args)
+        kind, settings = Trainer.get_optimizer_cls_and_kwargs(args)
+        return kind([torch.nn.Parameter(torch.zeros(1))], **settings)
     except ImportError as error:
         raise ImportError(f"optimizer={name}: {error}") from None
     except Exception:  # some are made for a model, which is not there yet: theirs is the Trainer's word
-        return
+        return None
 
 
 def _trackers(config: RunConfig) -> tuple[str, ...]:
