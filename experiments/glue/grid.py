@@ -40,7 +40,7 @@ METHODS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "MGPP decoupled": ({"method": "mgpp", "decoupled": True, **PAPER}, [{"strength": 0.01}, {"strength": 0.1}]),
     "curvature, no prior": ({"method": "gmp", "score": "curvature"}, [{}]),
     "MGPP curvature": (FREE, [{"strength": 0.01}, {"strength": 0.1}]),
-    "MGPP recommended": ({**FREE, "reach": 0.1}, [{"strength": 0.1}, {"strength": 1.0}]),
+    "MGPP recommended": ({**FREE, "strength": 0.1, "reach": 0.1}, [{}]),
     "LoSparse": ({"method": "losparse"}, [{}]),
 }
 # An event takes so many backward passes of its own: fewer of both than its card has, and no settings to choose from.
