@@ -33,6 +33,7 @@ def key_of(cell: dict[str, Any]) -> str:
 def worker(waiting: Any, done: Any, args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")
+    torch.backends.cuda.enable_cudnn_sdp(False)  # for rows this short it takes a third of the pass
     from train import train
 
     while (cells := waiting.get()) is not None:
