@@ -1,8 +1,11 @@
 """`mgpp prune` and `mgpp evaluate`: one command does it all, and every mistake is one line and an exit code."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -278,6 +281,14 @@ def test_ctrl_c_is_one_line_that_says_how_to_resume(prune, during_the_run, capsy
     line = refusal(prune("--sparsity", "0.75", *RAMP), capsys, expected=130)
     assert line.startswith("mgpp: interrupted; the last good checkpoint is ")
     assert line.endswith("the same command with --resume goes on from there")
+
+
+def test_sigterm_is_what_ctrl_c_is_and_says_how_to_resume(prune, during_the_run, capsys):
+    assert threading.current_thread() is threading.main_thread()  # else it would end the tests
+    during_the_run(4, lambda model: os.kill(os.getpid(), signal.SIGTERM))
+    line = refusal(prune("--sparsity", "0.75", *RAMP), capsys, expected=130)
+    assert line.startswith("mgpp: interrupted; the last good checkpoint is ")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_bug_is_one_line_unless_debug_asks_for_more(prune, monkeypatch, capsys):

@@ -19,6 +19,7 @@ from mgpp.cli.plot import plot
 from mgpp.cli.presets import presets
 from mgpp.cli.prune import prune
 from mgpp.cli.report import report
+from mgpp.cli.signals import sigterm_interrupts
 from mgpp.cli.sweep import sweep
 from mgpp.cli.watch import watch
 from mgpp.run.result import mgpp_version
@@ -51,17 +52,22 @@ def _options(
     pass
 
 
+def _call(words: list[str]) -> int:
+    with sigterm_interrupts():
+        return int(app(words, standalone_mode=False) or 0)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 for a run that failed, 2 for bad input, 130 for an interrupted run."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words  # wherever it stands: it is typed after the command that just failed
     words = [word for word in words if word != "--debug"] or ["--help"]
     if debug:
-        return int(app(words, standalone_mode=False) or 0)
+        return _call(words)
     quiet_libraries()
     show_any_name()
     try:
-        code = int(app(words, standalone_mode=False) or 0)
+        code = _call(words)
     except BaseException as error:
         return exit_code_of(error)
     return exit_code_of(KeyboardInterrupt()) if code == INTERRUPTED else code  # typer catches Ctrl-C, and says nothing
