@@ -3,6 +3,8 @@
 # again. The run.sh says: model, data, out; all=(options of every run); given=(options of this call). A run's name says
 # what it has of its own: dense, or METHOD-PERCENT, where mgpp is the paper's.
 
+source "$(dirname "${BASH_SOURCE[0]}")/ending.sh"
+
 ramp=(--set start=0.1 --set end=0.7 --set every=10)
 
 options_of() {

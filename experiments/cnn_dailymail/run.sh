@@ -4,6 +4,7 @@
 # DATA is the validation split alone (13,368 rows): 12,000 to train on and 1,368 held out, by seed 0, to be scored on.
 # The settings are a first guess for flan-T5-small, not tuned.
 set -euo pipefail
+source "$(dirname "$0")/../ending.sh"
 model=$1 data=$2 out=$3
 shift 3
 mkdir -p "$out"

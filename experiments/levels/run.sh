@@ -4,6 +4,7 @@
 # DATA/<task> holds the task's rows under the benchmark's names; of mnli, qqp and qnli a part of the train split
 # (train_partial), and of qqp a part of the validation split. The settings are those of FINDINGS' small model, not tuned.
 set -euo pipefail
+source "$(dirname "$0")/../ending.sh"
 model=$1 data=$2 out=$3
 shift 3
 mkdir -p "$out"

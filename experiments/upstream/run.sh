@@ -4,6 +4,7 @@
 #   run.sh MODEL WIKIPEDIA SST2 OUT [STEPS]
 # The settings are a first guess for a six-layer model, not tuned.
 set -euo pipefail
+source "$(dirname "$0")/../ending.sh"
 model=$1 wikipedia=$2 sst2=$3 out=$4 steps=${5:-2000}
 mkdir -p "$out"
 mgpp=("${PYTHON:-python3}" -m mgpp)

@@ -1,8 +1,11 @@
-"""The scripts of experiments begin each run once, a few at a time, and keep what is done."""
+"""The scripts of experiments begin each run once, a few at a time, keep what is done, and leave no run behind."""
 
 import os
 import re
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,10 @@ STAND_IN = """#!/usr/bin/env bash
 while [[ $1 != --output ]]; do shift; done
 name=$(basename "$2")
 echo "$name $*" >> "$SEEN/calls"
+echo $$ >> "$SEEN/pids"
 mkdir "$SEEN/now-$name"
 ls -d "$SEEN"/now-* | wc -l >> "$SEEN/counts"
-sleep 0.2
+sleep "${SECONDS_EACH:-0.2}"
 rmdir "$SEEN/now-$name"
 echo "half a result"
 [[ $name != "${FAILS:-}" ]]
@@ -30,17 +34,56 @@ NAMES = {
 
 
 @pytest.fixture
-def call(tmp_path):
-    stand_in = tmp_path / "python"
-    stand_in.write_text(STAND_IN)
-    stand_in.chmod(0o755)
+def stand_in(tmp_path) -> dict[str, str]:
+    """The environment in which a script finds the stand-in for Python."""
+    path = tmp_path / "python"
+    path.write_text(STAND_IN)
+    path.chmod(0o755)
+    return {**os.environ, "PYTHON": str(path), "SEEN": str(tmp_path)}
 
+
+@pytest.fixture
+def call(stand_in, tmp_path):
     def begin(experiment: str, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
         script = [str(EXPERIMENTS / experiment / "run.sh"), "model", "data", str(tmp_path / "out"), *options]
-        told = {**os.environ, "PYTHON": str(stand_in), "SEEN": str(tmp_path), **more}
-        return subprocess.run(script, env=told, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(script, env={**stand_in, **more}, capture_output=True, text=True, check=False, timeout=60)
 
     return begin
+
+
+@pytest.mark.parametrize("experiment", ["squad", "cnn_dailymail", "levels", "upstream"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_script_that_is_ended_leaves_no_run_behind(stand_in, tmp_path, experiment, number, code):
+    words = ["model", "data", *(["sst2"] if experiment == "upstream" else []), str(tmp_path / "out")]
+    told = {**stand_in, "SECONDS_EACH": "30", "AT_ONCE": "2"}
+    script = subprocess.Popen([str(EXPERIMENTS / experiment / "run.sh"), *words], env=told, stderr=subprocess.PIPE)
+    pids = begun(tmp_path, count=2)
+    script.send_signal(number)
+    _, said = script.communicate(timeout=20)
+    assert script.returncode == code
+    assert "ended, and the runs with it" in said.decode()
+    until_true(lambda: not any(is_alive(pid) for pid in pids))
+
+
+def begun(folder: Path, *, count: int) -> list[str]:
+    noted = folder / "pids"
+    until_true(lambda: noted.exists() and len(noted.read_text().split()) >= count)
+    return noted.read_text().split()
+
+
+def until_true(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_alive(pid: str) -> bool:
+    """Not one that has ended and whose parent has not asked how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def calls(folder: Path) -> dict[str, str]:
