@@ -81,6 +81,7 @@ def test_a_cell_that_failed_makes_exit_code_1(asked, monkeypatch, capsys):
         (["--methods", "magic"], "method='magic' is not one of"),
         (["--methods", "gmp", "--set", "speed=1"], "gmp has no setting speed"),
         (["--methods", "gmp", "--workers", "0"], "workers=0: at least 1"),
+        (["--methods", "gmp", "--workers", "1000000"], "workers=1000000: at least 1 run at a time, and at most 1,024"),
         (["--methods", "gmp", "--distil-weight", "0.9"], "distil_weight=0.9 and no teacher"),
         (["--methods", "gmp", "--max-steps", "0"], "max_steps=0: it must be at least 1"),
     ],

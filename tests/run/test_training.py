@@ -186,6 +186,8 @@ def test_bad_input_is_refused_before_anything_is_written(config, change, told):
         ({"batch_size": 0}, "batch_size=0"),
         ({"warm_up": 1.0}, "warm_up=1.0: it must be a share of the run"),
         ({"lr_end": 1.5}, "lr_end=1.5"),
+        ({"workers": -1}, "workers=-1: it must be a number of processes, 0 to 1,024"),
+        ({"workers": 10**9}, "workers=1000000000: it must be a number of processes"),
         ({"holdout": 1.0}, "holdout=1.0"),
         ({"precision": "fp8"}, "precision=fp8: it must be one of fp32, bf16, fp16"),
         ({"device": "tpu"}, "device=tpu: it must be one of auto, cpu, cuda"),

@@ -15,8 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from mgpp.compare.grid import Cell
+from mgpp.run.config import MOST_PROCESSES
 
-MOST = 1_024  # processes: beyond it a number is a slip of the finger
 PATIENCE = 60  # seconds for a run to stop at a checkpoint, before it is killed
 
 
@@ -54,8 +54,8 @@ def start_process(
 
 class Pool(Generic[Work]):
     def __init__(self, workers: int, logs: Path, *, launch: Launch[Work]) -> None:
-        if not 1 <= workers <= MOST:
-            raise ValueError(f"workers={workers}: at least 1 run at a time, and at most {MOST:,}")
+        if not 1 <= workers <= MOST_PROCESSES:
+            raise ValueError(f"workers={workers}: at least 1 run at a time, and at most {MOST_PROCESSES:,}")
         self._workers = workers
         self._logs = logs
         self._launch = launch

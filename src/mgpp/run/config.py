@@ -13,8 +13,9 @@ from mgpp.tasks import Data, Source, describe_data, find_task
 Precision = Literal["fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
 
-# Beyond them a number is a slip of the finger: a million steps a day, for ten days.
+# Beyond them a number is a slip of the finger: a million steps a day, for ten days; more processes than a machine has.
 MOST_EPOCHS, MOST_STEPS = 1_000_000, 10_000_000
+MOST_PROCESSES = 1_024
 
 # None changes a result, so a run may be resumed elsewhere, with more workers and other trackers.
 FREE_TO_CHANGE = {"output", "report_to", "workers"}
@@ -100,7 +101,8 @@ class RunConfig:
             self._require(name, getattr(self, name) >= 1, "at least 1")
         for name in ("max_steps", "eval_steps"):
             self._require(name, getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
-        for name in ("max_grad_norm", "weight_decay", "workers", "seed"):
+        self._require("workers", 0 <= self.workers <= MOST_PROCESSES, f"a number of processes, 0 to {MOST_PROCESSES:,}")
+        for name in ("max_grad_norm", "weight_decay", "seed"):
             self._require(name, _is_finite(getattr(self, name)) and getattr(self, name) >= 0, "a number, at least 0")
         self._require("epochs", 0 < self.epochs <= MOST_EPOCHS, f"a number greater than 0, at most {MOST_EPOCHS:,}")
         learning_rate = self.learning_rate
