@@ -94,6 +94,7 @@ def main() -> None:
     print(f"{len(cells)} cells, {len(finished)} finished before", flush=True)
     context = mp.get_context("spawn")
     waiting, done = context.Queue(), context.Queue()
+    waiting.cancel_join_thread()  # what nobody takes any more must not be waited for
     for item in [*stacks_of(cells, args.stack), *[None] * args.workers]:
         waiting.put(item)
     workers = [context.Process(target=worker, args=(waiting, done, args), daemon=True) for _ in range(args.workers)]

@@ -1,6 +1,8 @@
 """The laboratory trains several models as one, and each as if it were alone."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -207,3 +209,17 @@ def test_runs_that_were_looked_at_become_the_papers_second_figure(room, tmp_path
     assert run.events[-1]["cut"] == lines[1]["last"]["cut"]
     assert run.looks[-1]["step"] == run.last == lines[1]["steps"]
     assert run.schedule["start"] == round(0.2 * run.last)
+
+
+def test_cells_that_are_not_begun_in_time_are_not_waited_for(room, tmp_path):
+    method = {"method": "gmp", "sparsity": 0.5, "note": "x" * 2000}  # together more than a pipe holds
+    cells = [cell(f"cell {i}", method, epochs=i) for i in range(1, 100)]
+    (tmp_path / "cells.json").write_text(json.dumps(cells))
+    command = [sys.executable, str(LAB / "work.py"), "cells.json", "results.jsonl", "--models", str(room["models"])]
+    more = ["--features", str(room["features"]), "--seconds", "0"]
+    src = str(LAB.parent.parent / "src")
+    run = subprocess.run(
+        [*command, *more], cwd=tmp_path, env={**os.environ, "PYTHONPATH": src}, capture_output=True, timeout=100
+    )
+    assert run.returncode == 0
+    assert (tmp_path / "results.jsonl").read_text() == ""
