@@ -43,6 +43,8 @@ METHODS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "MGPP recommended": ({**FREE, "strength": 0.1, "reach": 0.1}, [{}]),
     "LoSparse": ({"method": "losparse"}, [{}]),
 }
+# Its low-rank part alone has 5% of the weights, all that is left at 95%.
+SMALLER = {("LoSparse", 0.95): {"ratio": 0.025}}
 # An event takes so many backward passes of its own: fewer of both than its card has, and no settings to choose from.
 DEAR = {"oBERT": {"method": "obert", "every": 0.1, "num_grads": 128}}
 TAUGHT = {"MGPP curvature + teacher": (FREE, [{"strength": 0.01}]), "PLATON + teacher": ({"method": "platon"}, [{}])}
@@ -144,7 +146,7 @@ TABLES = {
 def cell(
     name: str, model: str, task: str, method: dict[str, Any] | None, sparsity: float, **more: Any
 ) -> dict[str, Any]:
-    settings = None if method is None else {**RAMP, **method, "sparsity": sparsity}
+    settings = None if method is None else {**RAMP, **method, "sparsity": sparsity, **SMALLER.get((name, sparsity), {})}
     return {"name": name, "model": model, "task": task, "method": settings, "epochs": EPOCHS[task], **more}
 
 
