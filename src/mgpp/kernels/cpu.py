@@ -1,6 +1,6 @@
 """The prior, masks and selection on a CPU, by the torch operations that are fast there.
 
-Selection: after the ramp the cut hardly moves, and a narrow band around the last holds it. One pass counts what lies
+Selection: after the ramp the cut moves little, and a band around the last holds it. One pass counts what lies
 under the band and gathers what lies inside, a few thousand values of millions; their order gives the cut exactly. A cut
 that is not in the band is found by the full radix select.
 """
@@ -18,8 +18,9 @@ from mgpp.functional.score import magnitude
 from mgpp.functional.select import Cut, Score, zero_below_
 from mgpp.functional.select import zero_smallest_ as by_radix_
 
-# The band on either side of the last cut, relative: four times the cut's last move, within these bounds.
-LEAST_BAND, MOST_BAND = 5e-4, 2e-2
+# The band on either side of the last cut, relative: four times the cut's last move, within these bounds. Sorting what
+# lies in a wide one takes no longer than the full select.
+LEAST_BAND, MOST_BAND = 5e-4, 0.3
 
 
 @dataclass(frozen=True)
