@@ -14,12 +14,13 @@ from experiments.pages.choosing import candidates, chosen, protocol
 from experiments.pages.figure2 import figure2
 from experiments.pages.glue import table1, table2
 from experiments.pages.paper import paper
-from experiments.pages.single import decoder, levels, squad, upstream
+from experiments.pages.single import cnn_dailymail, decoder, levels, squad, upstream
 from experiments.pages.tried import ablations, sweep
+from experiments.pages.varied import varied
 
 # Of the laboratory's cells, and of runs of their own.
-OF_CELLS = (protocol, table1, table2, paper, chosen, candidates, ablations, sweep, figure2)
-OF_RUNS = (levels, squad, decoder, upstream)
+OF_CELLS = (protocol, table1, table2, paper, chosen, candidates, ablations, varied, sweep, figure2)
+OF_RUNS = (levels, squad, cnn_dailymail, decoder, upstream)
 MAKERS: dict[str, Callable[..., str]] = {make.__name__: make for make in (*OF_CELLS, *OF_RUNS)}
 
 

@@ -51,7 +51,7 @@ def lines_in_table(model: str, which: str = "table") -> list[Line]:
 def _at(sparsity: float, which: str, lines: list[Line]) -> str:
     tasks, seeds = list(grid.TABLES[which].tasks), len(grid.TABLES[which].seeds)
     names = in_table(which)
-    found = [_by_seed(lines, sparsity, mine) for mine in [*[[task] for task in tasks], tasks]]
+    found = [by_seed(lines, sparsity, mine) for mine in [*[[task] for task in tasks], tasks]]
     shown = [_column({name: each.get(name, []) for name in names}, seeds) for each in found]
     rows = [[name, *[column[name] for column in shown], _bytes(name, lines), _step(name)] for name in names]
     head = ["", *told_tasks(lines, tasks), "mean", "bytes a weight", "ms a step"]
@@ -61,7 +61,7 @@ def _at(sparsity: float, which: str, lines: list[Line]) -> str:
 Scores = dict[str, list[float]]
 
 
-def _by_seed(lines: list[Line], sparsity: float, tasks: list[str]) -> Scores:
+def by_seed(lines: list[Line], sparsity: float, tasks: list[str]) -> Scores:
     """Of each method the mean over these tasks, for every seed that has all of them."""
     found: dict[tuple[str, int], dict[str, float]] = {}
     for line in lines:

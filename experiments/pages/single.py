@@ -62,6 +62,28 @@ def squad() -> str:
     return joined(table(head, rows), made_by(command, [result for _, result in found]))
 
 
+def cnn_dailymail() -> str:
+    """A section of its own, and none at all before a run has come back."""
+    found = read_all("cnn_dailymail")
+    if not found:
+        return ""
+    first = found[0][1]
+    about = (
+        "flan-T5-small (77M weights, Apache-2.0), which has met summarisation in its own training, on the validation "
+        f"split of CNN/DailyMail (Apache-2.0): {first['train_rows']:,} articles to train on, {first['eval_rows']:,} "
+        f"held out, documents of at most {first['config']['max_length']} tokens, {first['config']['epochs']:g} epochs, "
+        f"one seed, nothing tuned; {first['config']['beams']} beams."
+    )
+    names = ("rouge1", "rouge2", "rougeLsum")
+    rows = [
+        [FORMS[form], f"{result['sparsity']:.0%}", *[f"{100 * result['after'][name]:.1f}" for name in names]]
+        for form, result in found
+    ]
+    made = made_by("experiments/cnn_dailymail/run.sh MODEL DATA OUT", [result for _, result in found])
+    head = ["", "sparsity", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum"]
+    return joined("## Summaries: CNN/DailyMail", about, table(head, rows), made)
+
+
 def decoder() -> str:
     """A section of its own, and none at all before a run has come back."""
     found = read_all("decoder")

@@ -29,6 +29,7 @@ NAMES = {
         *["dense", "mgpp-80", "mgpp-90", "platon-80", "platon-90"],
         *[f"recommended-{at}" for at in (50, 70, 80, 90, 95)],
     ],
+    "cnn_dailymail": ["dense", "mgpp-80", "recommended-50", "recommended-80"],
     "decoder": ["dense", *[f"{form}-{at}" for form in ("gmp", "platon", "mgpp", "recommended") for at in (50, 70)]],
 }
 

@@ -1,0 +1,38 @@
+"""Variations on the recommended form, with several seeds, on train rows that were held out."""
+
+import statistics
+
+from experiments.glue import grid
+from experiments.pages.cells import Line, command_of, lines_of, planned_among, told_tasks
+from experiments.pages.glue import by_seed
+from experiments.pages.text import joined, made_by, progress, spread, table
+
+REFERENCE = "MGPP recommended"
+SPARSITIES = (0.9, 0.95)
+
+
+def varied(model: str) -> str:
+    cells = grid.varied(model)
+    lines = planned_among(lines_of(model, "vary"), cells)
+    missing = progress(len(lines), len(cells))
+    if not lines:
+        return missing
+    tables = [part for sparsity in SPARSITIES for part in (f"{sparsity:.0%}:", _at(sparsity, lines))]
+    return joined(missing, *tables, made_by(command_of(model, "vary"), lines))
+
+
+def _at(sparsity: float, lines: list[Line]) -> str:
+    tasks, seeds = list(grid.CHOOSE_ON), len(grid.VARIED_SEEDS)
+    columns = [by_seed(lines, sparsity, [task]) for task in tasks]
+    means = by_seed(lines, sparsity, tasks)
+    names = [name for name in grid.VARIED if any(name in column for column in columns)]
+    known = statistics.fmean(means[REFERENCE])
+    rows = [
+        [
+            name,
+            *[spread(column.get(name, []), seeds) for column in [*columns, means]],
+            f"{100 * (statistics.fmean(means[name]) - known):+.1f}" if name in means and name != REFERENCE else "",
+        ]
+        for name in names
+    ]
+    return table(["", *told_tasks(lines, tasks), "mean", "difference"], rows)
