@@ -9,7 +9,6 @@ from transformers import BertConfig
 from mgpp.bench import overhead
 from mgpp.bench.overhead import LATE_STEP, Shape
 
-
 SMALL = Shape(
     BertConfig(
         vocab_size=30_000, hidden_size=64, num_hidden_layers=4, num_attention_heads=2, intermediate_size=256,
