@@ -36,3 +36,18 @@ def test_the_low_rank_part_is_the_best_of_its_rank():
         torch.testing.assert_close(rest.norm(), sigma[rank:].norm())
         # Halved evenly: U and V are of one size, so that one learning rate fits both.
         torch.testing.assert_close(left.norm(), right.norm())
+
+
+@pytest.mark.parametrize("shape", [(12, 30), (30, 12)])
+@pytest.mark.parametrize("rank", [1, 3, 10])
+def test_a_matrix_of_lower_rank_leaves_nothing_over(shape, rank):
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(shape[0], 2, generator=generator) @ torch.randn(2, shape[1], generator=generator)
+    left, right, rest = split(weight, rank)
+    assert all(part.is_contiguous() for part in (left, right))
+    assert (rest.norm() < 1e-5 * weight.norm()) == (rank >= 2)
+    assert all(part.isfinite().all() for part in (left, right, rest))
+
+
+def test_zeros_have_parts_that_are_zeros():
+    assert not any(part.any() for part in split(torch.zeros(4, 6), 2))
