@@ -52,5 +52,5 @@ def told_tasks(lines: list[Line], tasks: list[str]) -> list[str]:
     return [", ".join(filter(None, [LABELS[task], metrics.get(task)])) for task in tasks]
 
 
-def in_table(which: str = "table") -> list[str]:
-    return ["dense", *grid.TABLES[which].names]
+def in_table(model: str, which: str = "table") -> list[str]:
+    return ["dense", *grid.planned(model, which).names]

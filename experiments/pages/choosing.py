@@ -19,10 +19,10 @@ from experiments.pages.text import joined, made_by, points, progress, table
 def chosen(model: str) -> str:
     """Of each method the candidate that was taken, and how many there were."""
     lines = lines_of(model, "choose")
-    cells = [cell for cell in grid.candidates(model) if cell["name"] in in_table()]
+    cells = [cell for cell in grid.candidates(model) if cell["name"] in in_table(model)]
     run, best = planned_among(lines, cells), grid.best(lines)
     missing = progress(len(run), len(cells))
-    rows = [_row(name, best[name], cells) for name in in_table() if name in best]
+    rows = [_row(name, best[name], cells) for name in in_table(model) if name in best]
     if not rows:
         return missing
     head = ["", "learning rate", "its own settings", "held-out mean", "candidates"]
@@ -53,10 +53,10 @@ def _shown(key: str, value: Any) -> str:
 def candidates(model: str, task: str) -> str:
     """Of each method on one task the best of its candidates, and its others."""
     lines = planned_among(lines_of(model, "choose"), grid.candidates(model))
-    lines = [line for line in lines if line["cell"]["task"] == task and line["cell"]["name"] in in_table()]
+    lines = [line for line in lines if line["cell"]["task"] == task and line["cell"]["name"] in in_table(model)]
     if not lines:
-        return progress(0, len(in_table()))
-    found: dict[str, list[tuple[float, str]]] = {name: [] for name in in_table()}
+        return progress(0, len(in_table(model)))
+    found: dict[str, list[tuple[float, str]]] = {name: [] for name in in_table(model)}
     for line in lines:
         cell = line["cell"]
         method = cell["method"] or {}
@@ -74,7 +74,7 @@ def candidates(model: str, task: str) -> str:
 
 def protocol(model: str) -> str:
     """What every method has in common: read from grid.py, not from results."""
-    planned = grid.TABLES["table"]
+    planned = grid.planned(model)
     rows = [[LABELS[task], str(grid.EPOCHS[task]), "yes" if task in grid.CHOOSE_ON else ""] for task in planned.tasks]
     told = {
         "learning rates": [f"{rate:g}" for rate in grid.RATES[model]],

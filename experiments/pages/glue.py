@@ -32,12 +32,14 @@ def table2(model: str) -> str:
 
 
 def _made(model: str, which: str) -> str:
-    planned = grid.TABLES[which]
+    planned = grid.planned(model, which)
     lines = lines_in_table(model, which)
     missing = progress(len(lines), planned.size)
     if not lines:
         return missing
-    tables = [part for sparsity in planned.sparsities for part in (f"{sparsity:.0%}:", _at(sparsity, which, lines))]
+    tables = [
+        part for sparsity in planned.sparsities for part in (f"{sparsity:.0%}:", _at(sparsity, model, which, lines))
+    ]
     return joined(missing, *tables, made_by(command_of(model, which), lines), _step_made_by())
 
 
@@ -48,9 +50,9 @@ def lines_in_table(model: str, which: str = "table") -> list[Line]:
     return planned_among(lines_of(model, which), cells)
 
 
-def _at(sparsity: float, which: str, lines: list[Line]) -> str:
-    tasks, seeds = list(grid.TABLES[which].tasks), len(grid.TABLES[which].seeds)
-    names = in_table(which)
+def _at(sparsity: float, model: str, which: str, lines: list[Line]) -> str:
+    planned = grid.planned(model, which)
+    tasks, seeds, names = list(planned.tasks), len(planned.seeds), in_table(model, which)
     found = [by_seed(lines, sparsity, mine) for mine in [*[[task] for task in tasks], tasks]]
     shown = [_column({name: each.get(name, []) for name in names}, seeds) for each in found]
     rows = [[name, *[column[name] for column in shown], _bytes(name, lines), _step(name)] for name in names]

@@ -4,7 +4,7 @@ import statistics
 
 from experiments.glue import grid
 from experiments.pages.cells import Line, command_of, lines_of, planned_among, told_tasks
-from experiments.pages.glue import by_seed
+from experiments.pages.glue import Scores, by_seed
 from experiments.pages.text import joined, made_by, progress, spread, table
 
 REFERENCE = "MGPP recommended"
@@ -26,13 +26,14 @@ def _at(sparsity: float, lines: list[Line]) -> str:
     columns = [by_seed(lines, sparsity, [task]) for task in tasks]
     means = by_seed(lines, sparsity, tasks)
     names = [name for name in grid.VARIED if any(name in column for column in columns)]
-    known = statistics.fmean(means[REFERENCE])
     rows = [
-        [
-            name,
-            *[spread(column.get(name, []), seeds) for column in [*columns, means]],
-            f"{100 * (statistics.fmean(means[name]) - known):+.1f}" if name in means and name != REFERENCE else "",
-        ]
+        [name, *[spread(column.get(name, []), seeds) for column in [*columns, means]], _difference(name, means)]
         for name in names
     ]
     return table(["", *told_tasks(lines, tasks), "mean", "difference"], rows)
+
+
+def _difference(name: str, means: Scores) -> str:
+    if name == REFERENCE or not {name, REFERENCE} <= means.keys():
+        return ""
+    return f"{100 * (statistics.fmean(means[name]) - statistics.fmean(means[REFERENCE])):+.1f}"

@@ -201,11 +201,33 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
     assert here[3:] == ["60.0", "60.0/25.0", "60.0/12.5", "60.0", "60.0"]
 
 
-@pytest.mark.parametrize("maker", ["table1", "table2", "chosen", "ablations", "figure2", "sweep", "candidates"])
+@pytest.mark.parametrize(
+    "maker", ["table1", "table2", "chosen", "ablations", "varied", "figure2", "sweep", "candidates"]
+)
 def test_without_results_every_maker_says_so(results, maker):
     words = {"sweep": ["lr"], "candidates": ["stsb"]}.get(maker, [])
-    for model in grid.RATES:
+    for model in [grid.WITH_ALL] if maker in ("ablations", "varied", "sweep") else grid.RATES:
         assert MAKERS[maker](model, *words).startswith("Not all cells have been run yet: 0 of ")
+
+
+def test_variations_stand_beside_the_recommended_form(results):
+    planned = grid.varied("minilm")
+    scores = {"MGPP recommended": 0.5, "no prior": 0.52}
+    write(results, "vary", [line_of(cell, scores.get(cell["name"], 0.25) + cell["seed"] / 100) for cell in planned])
+    text = MAKERS["varied"]("minilm")
+    rows = {row[0]: row[1:] for row in rows_of(text.partition("95%:")[2])}
+    assert rows["MGPP recommended"] == [*["51.0 ± 1.0"] * 4, ""]
+    assert rows["no prior"] == [*["53.0 ± 1.0"] * 4, "+2.0"]
+    assert set(rows) >= {name.replace("|", r"\|") for name, (_, at) in grid.VARIED.items() if 0.95 in at}
+    write(results, "vary", [line_of(cell, 0.5) for cell in planned if cell["task"] == "stsb"])
+    assert MAKERS["varied"]("minilm").startswith("Not all cells have been run yet: 90 of 270.")
+
+
+def test_a_larger_model_has_fewer_methods_and_cells():
+    few, all_of_them = grid.planned("mpnet-base"), grid.planned(grid.WITH_ALL)
+    assert set(few.names) < set(all_of_them.names)
+    assert few.size < all_of_them.size / 4
+    assert {cell["name"] for cell in grid.candidates("mpnet-base")} == {"dense", *few.names}
 
 
 def test_a_block_of_a_page_may_hand_words_to_its_maker(results):
@@ -218,9 +240,20 @@ def run_of(folder, experiment: str, name: str, sparsity: float, **after: float) 
     result = {
         "target_sparsity": sparsity, "sparsity": sparsity, "zeros_before": 0, "prunable": 10, "steps": 1234,
         "before": {"perplexity": 30.0}, "after": after, **MADE_ON,
-        "config": {"batch_size": 16, "max_length": 512, "learning_rate": 1e-4},
+        "train_rows": 12_000, "eval_rows": 1_368,
+        "config": {"batch_size": 16, "max_length": 512, "learning_rate": 1e-4, "epochs": 2.0, "beams": 8},
     }  # fmt: skip
     (folder / experiment / "results" / f"{name}.json").write_text(json.dumps(result))
+
+
+def test_summaries_have_a_section_once_a_run_came_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "EXPERIMENTS", tmp_path)
+    assert MAKERS["cnn_dailymail"]() == ""
+    run_of(tmp_path, "cnn_dailymail", "recommended-80", 0.8, rouge1=0.25, rouge2=0.125, rougeLsum=0.2)
+    text = MAKERS["cnn_dailymail"]()
+    assert text.startswith("## Summaries")
+    assert "12,000 articles" in text
+    assert rows_of(text)[2] == ["MGPP recommended", "80%", "25.0", "12.5", "20.0"]
 
 
 def test_squad_has_a_row_for_every_run_that_came_back(tmp_path, monkeypatch):
