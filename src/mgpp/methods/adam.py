@@ -26,12 +26,9 @@ def require_second_moments(step: Step, weights: Iterable[Tensor], *, setting: st
 
 
 def require_betas(recipe: Recipe, optimizer: Optimizer) -> None:
-    """Refuse, before a step is taken, an optimizer whose groups show that it keeps no second moment, if one is read.
-
-    A piece that reads it says so in `reads_second_moments`: the words of its setting, and of one that needs none.
-    """
+    """Refuse, before a step is taken, an optimizer whose groups show that it keeps no second moment, if one is read."""
     for piece in (recipe.penalty, recipe.score):
-        words = getattr(piece, "reads_second_moments", None)
+        words = None if piece is None else piece.reads_second_moments
         if words is not None and any("betas" not in group for group in optimizer.param_groups):
             raise _keeps_none(optimizer, **words)
 

@@ -1,6 +1,7 @@
 """The mixture Gaussian prior as a penalty: one piece, for any method."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mgpp.functional.adamw import Pull
@@ -89,7 +90,7 @@ class MixturePrior(Penalty):
     until: int
 
     @property
-    def reads_second_moments(self) -> dict[str, str] | None:
+    def reads_second_moments(self) -> Mapping[str, str] | None:
         return SETTING if self.prior.decoupled and self.prior.strength > 0 else None
 
     def before_step(self, step: Step) -> None:

@@ -4,7 +4,7 @@ The pieces are values without state of their own. What must last from step to st
 method is saved, resumed and weighed without knowing it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -123,6 +123,11 @@ class Step:
 class Penalty(Protocol):
     """What pulls weights to zero."""
 
+    @property
+    def reads_second_moments(self) -> Mapping[str, str] | None:
+        """If it does: the words of the `setting` that makes it, and of one to take `otherwise`."""
+        return None
+
     def before_step(self, step: Step) -> None:
         """Join the loss's gradient (already clipped), at θ(t-1)."""
         return
@@ -141,6 +146,7 @@ class Score(Protocol):
 
     kernel: str | None = None  # its fused form, where it has one (mgpp.kernels.zero_smallest_)
     reads_gradients: bool = False  # `observe` does, with what a penalty has added to them
+    reads_second_moments: Mapping[str, str] | None = None  # as a penalty's
 
     def observe(self, step: Step) -> None:
         """Look at θ(t) and at the gradient that led there."""
