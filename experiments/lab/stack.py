@@ -12,31 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from families import BERT, MPNET
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 ALIGNED = 32  # numbers: every slice starts where a kernel may read 16 bytes at once
-# What the two families call the same things.
-NAMES = {
-    "bert": {
-        "body": "bert",
-        "layer": "bert.encoder.layer",
-        "q": "attention.self.query",
-        "k": "attention.self.key",
-        "v": "attention.self.value",
-        "o": "attention.output.dense",
-        "norm": "attention.output.LayerNorm",
-    },
-    "mpnet": {
-        "body": "mpnet",
-        "layer": "mpnet.encoder.layer",
-        "q": "attention.attn.q",
-        "k": "attention.attn.k",
-        "v": "attention.attn.v",
-        "o": "attention.attn.o",
-        "norm": "attention.LayerNorm",
-    },
-}
+FAMILIES = {"bert": BERT, "mpnet": MPNET}
 
 
 class Stack:
@@ -45,9 +26,11 @@ class Stack:
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         self.config = models[0].config
-        self.names = NAMES[self.config.model_type]
+        self.family = FAMILIES[self.config.model_type]
+        self.family.check(self.config)
         self.size = len(models)
-        self.half = next(models[0].parameters()).is_cuda
+        self.dtype = torch.bfloat16 if next(models[0].parameters()).is_cuda else torch.float32
+        self.training = True
         self.params: dict[str, nn.Parameter] = {}
         self.grads: dict[str, Tensor] = {}
         for name, first in models[0].named_parameters():
@@ -67,86 +50,64 @@ class Stack:
 
     def logits(self, ids: Tensor, mask: Tensor, types: Tensor | None, *, training: bool = True) -> Tensor:
         size, rows, width = ids.shape
-        config, drop = self.config, self._dropout if training else (lambda x, p: x)
-        x = self._embedded(ids, mask, types, drop).reshape(size, rows * width, -1)
-        seen = mask.reshape(size * rows, 1, 1, width).bool()
-        bias = self._bias(seen, rows, width)
-        p_attention = config.attention_probs_dropout_prob if training else 0.0
-        for i in range(config.num_hidden_layers):
-            at = f"{self.names['layer']}.{i}"
-            half = self._half(x)
-            q, k, v = (self._heads(self._linear(half, f"{at}.{self.names[kind]}"), rows, width) for kind in "qkv")
-            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p_attention)
-            mixed = mixed.transpose(1, 2).reshape(size, rows * width, -1)
-            mixed = drop(self._linear(mixed, f"{at}.{self.names['o']}"), config.hidden_dropout_prob)
-            x = self._norm(x + mixed, f"{at}.{self.names['norm']}")
-            inner = F.gelu(self._linear(self._half(x), f"{at}.intermediate.dense"))
-            inner = drop(self._linear(inner, f"{at}.output.dense"), config.hidden_dropout_prob)
-            x = self._norm(x + inner, f"{at}.output.LayerNorm")
+        family, p = self.family, self.config.hidden_dropout_prob
+        self.training = training
+        x = family.embedded(self, ids, mask, types).reshape(size, rows * width, -1)
+        x = self.drop(self.norm(x, f"{family.body}.embeddings.LayerNorm"), p)
+        attend = family.attention(self, mask)
+        for i in range(self.config.num_hidden_layers):
+            at = f"{family.body}.encoder.layer.{i}"
+            mixed = self.linear(attend(self.narrow(x), at), f"{at}.{family.o}")
+            x = self.norm(x + self.drop(mixed, p), f"{at}.{family.norm}")
+            inner = F.gelu(self.linear(self.narrow(x), f"{at}.intermediate.dense"))
+            inner = self.linear(inner, f"{at}.output.dense")
+            x = self.norm(x + self.drop(inner, p), f"{at}.output.LayerNorm")
         first = x.view(size, rows, width, -1)[:, :, 0]
-        return self._head(first, drop).float()
+        return family.head(self, first).float()
 
-    def _head(self, first: Tensor, drop) -> Tensor:
-        p = self.config.hidden_dropout_prob
-        if self.config.model_type == "bert":
-            pooled = torch.tanh(self._linear(self._half(first), "bert.pooler.dense"))
-            return self._linear(drop(pooled, p), "classifier")
-        first = self._half(drop(first, p))
-        return self._linear(drop(torch.tanh(self._linear(first, "classifier.dense")), p), "classifier.out_proj")
+    def attended(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, *, scale: float | None = None) -> Tensor:
+        """Heads [models · rows, heads, width, numbers], mixed and put together again."""
+        p = self.config.attention_probs_dropout_prob if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=scale)
+        rows, _, width, _ = mixed.shape
+        return mixed.transpose(1, 2).reshape(self.size, rows // self.size * width, -1)
 
-    def _embedded(self, ids: Tensor, mask: Tensor, types: Tensor | None, drop) -> Tensor:
-        at = f"{self.names['body']}.embeddings"
-        places = torch.arange(ids.shape[-1], device=ids.device).expand_as(ids)
-        if self.config.model_type == "mpnet":  # counted from the padding's number on, and only where there is a token
-            places = mask.cumsum(-1) * mask + 1
-        x = self._looked_up(f"{at}.word_embeddings.weight", ids)
-        x = x + self._looked_up(f"{at}.position_embeddings.weight", places)
-        if self.config.model_type == "bert":
-            types = torch.zeros_like(ids) if types is None else types
-            x = x + self._looked_up(f"{at}.token_type_embeddings.weight", types)
-        size, rows, width = ids.shape
-        x = self._norm(x.reshape(size, rows * width, -1), f"{at}.LayerNorm")
-        return drop(x, self.config.hidden_dropout_prob)
+    def unseen(self, mask: Tensor) -> Tensor:
+        """What attention adds so that padding is not seen, [models, rows, 1, 1, width]."""
+        zeros = torch.zeros(mask.shape, dtype=self.dtype, device=mask.device)
+        return zeros.masked_fill(~mask.bool(), torch.finfo(self.dtype).min)[:, :, None, None]
 
-    def _bias(self, seen: Tensor, rows: int, width: int) -> Tensor:
-        """What attention adds: nothing, or that padding is not seen; and MPNet's bias by distance."""
-        dtype = torch.bfloat16 if self.half else torch.float32
-        hidden = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)
-        if self.config.model_type != "mpnet":
-            return hidden.expand(-1, 1, width, -1)
-        table = self.params["mpnet.encoder.relative_attention_bias.weight"]
-        buckets = _buckets(width, table.shape[1], seen.device)
-        by_distance = table[:, buckets.flatten()].view(self.size, width, width, -1).permute(0, 3, 1, 2)
-        together = by_distance[:, None].to(dtype) + hidden.view(self.size, rows, 1, 1, width)
-        return together.flatten(0, 1)
-
-    def _looked_up(self, name: str, ids: Tensor) -> Tensor:
+    def looked_up(self, name: str, ids: Tensor) -> Tensor:
         table = self.params[name]
         starts = torch.arange(self.size, device=ids.device)[:, None, None] * (table.stride(0) // table.shape[2])
         return _Rows.apply(table, ids + starts, self.grads[name])
 
-    def _linear(self, x: Tensor, name: str) -> Tensor:
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        """Once for each layer: its gradients are written, not added."""
         weight, bias = self.params[f"{name}.weight"], self.params[f"{name}.bias"]
-        x = self._half(x)
+        x = self.narrow(x)
         y = _Product.apply(x, weight, bias, self.grads[f"{name}.weight"], self.grads[f"{name}.bias"])
         if f"{name}.left" not in self.params:
             return y
         left, right = (self.params[f"{name}.{part}"].to(x.dtype).transpose(1, 2) for part in ("left", "right"))
         return torch.baddbmm(y, torch.bmm(x, right), left)
 
-    def _heads(self, x: Tensor, rows: int, width: int) -> Tensor:
-        return x.view(self.size * rows, width, self.config.num_attention_heads, -1).transpose(1, 2)
+    def heads(self, x: Tensor, rows: int) -> Tensor:
+        return x.view(self.size * rows, -1, self.config.num_attention_heads, self.head_size).transpose(1, 2)
 
-    def _norm(self, x: Tensor, name: str) -> Tensor:
+    @property
+    def head_size(self) -> int:
+        return self.config.hidden_size // self.config.num_attention_heads
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
         normal = F.layer_norm(x.float(), x.shape[-1:], eps=self.config.layer_norm_eps)
         return torch.addcmul(self.params[f"{name}.bias"][:, None], normal, self.params[f"{name}.weight"][:, None])
 
-    def _half(self, x: Tensor) -> Tensor:
-        return x.bfloat16() if self.half else x
+    def narrow(self, x: Tensor) -> Tensor:
+        return x.to(self.dtype)
 
-    @staticmethod
-    def _dropout(x: Tensor, p: float) -> Tensor:
-        return F.dropout(x, p)
+    def drop(self, x: Tensor, p: float) -> Tensor:
+        return F.dropout(x, p) if self.training and p else x
 
 
 class _Product(torch.autograd.Function):
@@ -194,15 +155,3 @@ def _room(size: int, like: Tensor) -> Tensor:
     step = -(-like.numel() // whole) * whole
     flat = torch.zeros(size, step, dtype=like.dtype, device=like.device)
     return flat[:, : like.numel()].unflatten(1, like.shape)
-
-
-def _buckets(width: int, count: int, device: torch.device) -> Tensor:
-    """MPNet's: half of the buckets a direction, exact while near, then by the distance's logarithm up to 128."""
-    places = torch.arange(width, device=device)
-    ahead = places[:, None] - places[None, :]  # how far the key lies behind the query
-    half = count // 2
-    near = half // 2
-    far = ahead.abs()
-    scale = (half - near) / torch.log(torch.tensor(128 / near))
-    logged = near + ((far.clamp(min=1).float() / near).log() * scale.item()).long()
-    return (ahead < 0).long() * half + torch.where(far < near, far, logged.clamp(max=half - 1))

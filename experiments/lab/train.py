@@ -11,7 +11,7 @@ import numpy as np
 import scores  # noqa: F401  (its methods are added to the table)
 import torch
 from rows import Rows, describe, read_rows
-from stack import NAMES, Stack
+from stack import FAMILIES, Stack
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForSequenceClassification, EvalPrediction
@@ -107,7 +107,7 @@ class Run:
 
     @property
     def can_stack(self) -> bool:
-        return self.model.config.model_type in NAMES
+        return self.model.config.model_type in FAMILIES
 
     def start(self) -> None:
         betas = tuple(self.cell.get("betas", (0.9, 0.999)))

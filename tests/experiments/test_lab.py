@@ -17,7 +17,7 @@ LAB = Path(__file__).parent.parent.parent / "experiments" / "lab"
 def lab(monkeypatch):
     monkeypatch.syspath_prepend(str(LAB))
     yield
-    for name in ("train", "rows", "stack", "scores", "work", "features"):
+    for name in ("train", "rows", "stack", "families", "scores", "work", "features"):
         sys.modules.pop(name, None)
 
 
