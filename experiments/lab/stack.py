@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from deberta import DEBERTA
 from families import BERT, MPNET
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 ALIGNED = 32  # numbers: every slice starts where a kernel may read 16 bytes at once
-FAMILIES = {"bert": BERT, "mpnet": MPNET}
+FAMILIES = {"bert": BERT, "mpnet": MPNET, "deberta-v2": DEBERTA}
 
 
 class Stack:

@@ -4,82 +4,18 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification
 
-LAB = Path(__file__).parent.parent.parent / "experiments" / "lab"
+from tests.experiments.conftest import LAB
 
-
-@pytest.fixture(autouse=True)
-def lab(monkeypatch):
-    monkeypatch.syspath_prepend(str(LAB))
-    yield
-    for name in ("train", "rows", "stack", "families", "scores", "work", "features"):
-        sys.modules.pop(name, None)
-
-
-def small(kind: str, **more):
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    config = AutoConfig.for_model(kind, vocab_size=50, max_position_embeddings=40, num_labels=3, **sizes, **more)
-    return AutoModelForSequenceClassification.from_config(config).eval()
-
-
-@pytest.mark.parametrize(("kind", "more"), [("bert", {}), ("mpnet", {"pad_token_id": 1})])
-def test_a_stack_gives_each_model_its_own_outputs_and_gradients(kind, more):
-    from stack import Stack
-
-    torch.manual_seed(0)
-    models = [small(kind, **more) for _ in range(3)]
-    ids = torch.randint(2, 50, (3, 4, 32))
-    mask = torch.ones_like(ids)
-    mask[:, 1, 20:], mask[:, 2, 3:] = 0, 0
-    ids[mask == 0] = models[0].config.pad_token_id
-    types = torch.randint(0, 2, ids.shape) if kind == "bert" else None
-    expected, grads = [], []
-    for i, model in enumerate(models):
-        extra = {} if types is None else {"token_type_ids": types[i]}
-        logits = model(input_ids=ids[i], attention_mask=mask[i], **extra).logits
-        logits.square().sum().backward()
-        expected.append(logits.detach())
-        grads.append({name: param.grad for name, param in model.named_parameters() if param.grad is not None})
-    stack = Stack(models)
-    logits = stack.logits(ids, mask, types, training=False)
-    stack.backward(logits.square().sum())
-    torch.testing.assert_close(logits, torch.stack(expected), rtol=1e-5, atol=1e-6)
-    for model, alone in zip(models, grads, strict=True):
-        for name, grad in alone.items():
-            torch.testing.assert_close(model.get_parameter(name).grad, grad, rtol=1e-4, atol=1e-6, msg=name)
-
-
-def test_a_stack_of_low_rank_layers_computes_with_all_of_their_parts():
-    from stack import Stack
-
-    from mgpp.layers import factorize_
-    from mgpp.targets import find_targets
-
-    torch.manual_seed(0)
-    models = [small("bert") for _ in range(2)]
-    ids = torch.randint(2, 50, (2, 4, 8))
-    expected = torch.stack([model(input_ids=rows).logits for model, rows in zip(models, ids, strict=True)])
-    for model in models:
-        factorize_(model, find_targets(model), ratio=0.3)
-    stack = Stack(models)
-    logits = stack.logits(ids, torch.ones_like(ids), None, training=False)
-    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
-    stack.backward(logits.square().sum())
-    assert all(
-        param.grad.any()
-        for model in models
-        for name, param in model.named_parameters()
-        if "left" in name or "right" in name
-    )
+pytestmark = pytest.mark.usefixtures("lab")
 
 
 @pytest.fixture
-def room(tmp_path, tiny_bert, tiny_reviews):
+def room(lab, tmp_path, tiny_bert, tiny_reviews):
     from features import main
 
     models, features = tmp_path / "models", tmp_path / "features"
