@@ -166,10 +166,15 @@ def padding_of(folder: Path) -> int:
 
 
 def load(folder: Path, rows: Rows) -> nn.Module:
+    """With a head that is new, also where the model brings one for as many classes: it was another task's."""
     classes = 1 if rows.is_regression else int(rows.labels.max()) + 1
-    model = AutoModelForSequenceClassification.from_pretrained(
-        folder, num_labels=classes, ignore_mismatched_sizes=True, dtype=torch.float32
+    model, told = AutoModelForSequenceClassification.from_pretrained(
+        folder, num_labels=classes, ignore_mismatched_sizes=True, dtype=torch.float32, output_loading_info=True
     )
+    drawn = [*told["missing_keys"], *[name for name, *_ in told["mismatched_keys"]]]
+    if not any(name.startswith("classifier.") for name in drawn):
+        nn.init.normal_(model.classifier.weight, std=model.config.initializer_range)
+        nn.init.zeros_(model.classifier.bias)
     whole = model.get_input_embeddings()
     some = nn.Embedding.from_pretrained(whole.weight.data[rows.tokens], freeze=False, padding_idx=whole.padding_idx)
     model.set_input_embeddings(some)

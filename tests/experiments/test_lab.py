@@ -68,6 +68,20 @@ def test_tokens_that_never_occur_are_left_out_and_the_model_says_the_same(room):
     assert torch.equal(model.bert(**batch).last_hidden_state, expected)
 
 
+def test_a_head_that_the_model_brings_is_not_kept(room):
+    from rows import read_rows
+    from train import load, padding_of
+
+    folder = room["models"] / "minilm"
+    AutoModelForSequenceClassification.from_pretrained(folder).save_pretrained(folder)
+    rows = read_rows(room["features"] / "minilm" / "text.safetensors", "train", padding_of(folder), "cpu")
+    brought = AutoModelForSequenceClassification.from_pretrained(folder)
+    torch.manual_seed(1)
+    model = load(folder, rows)
+    assert not (model.classifier.weight == brought.classifier.weight).any()
+    assert torch.equal(model.bert.pooler.dense.weight, brought.bert.pooler.dense.weight)
+
+
 def test_alone_or_together_a_cell_gives_the_same(room):
     from train import train
 
