@@ -20,11 +20,10 @@ from mgpp.kernels.select_kernels import (
     key_of,
     nothing_counted,
     nothing_packed,
-    read,
     record_count,
     unpack,
 )
-from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, span_of
+from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, read, span_of
 
 
 @triton.jit

@@ -5,8 +5,7 @@ import triton.language as tl
 from torch import Tensor
 
 from mgpp.kernels.layout import Layout
-from mgpp.kernels.select_kernels import read, write
-from mgpp.kernels.table import BLOCK, READABLE, address, find_tensor
+from mgpp.kernels.table import BLOCK, READABLE, address, find_tensor, read, write
 
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # mgpp.functional.adam's
 

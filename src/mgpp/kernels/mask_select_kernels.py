@@ -7,8 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from mgpp.kernels.select_kernels import read, write
-from mgpp.kernels.table import address, find_tensor
+from mgpp.kernels.table import address, find_tensor, read, write
 
 # A set's slots: how many are to go, its size, the cut's leading digits and in the end its key, the rank left to find,
 # how many equal to the cut go, and how many are equal.

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from mgpp.functional.prior import least_size, log_odds
 from mgpp.kernels.layout import Layout
-from mgpp.kernels.select_kernels import read, write
-from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor
+from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, read, write
 
 _TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
 

@@ -4,8 +4,7 @@ import triton
 import triton.language as tl
 
 from mgpp.kernels.layout import Layout
-from mgpp.kernels.select_kernels import read, write
-from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor
+from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, read, write
 
 
 @triton.jit

@@ -9,7 +9,7 @@ Roles: `first` and `second` are what the score is computed from.
 import triton
 import triton.language as tl
 
-from mgpp.kernels.table import address, find_tensor
+from mgpp.kernels.table import address, find_tensor, read
 
 # Slots of a state: was the cut inside the window; how many keys below the window; the cut's key, how many keys below
 # it, how many equal to it go, how many are equal; and the radix select's leading digits and the rank left to find.
@@ -22,24 +22,6 @@ _TIES, _EQUAL, _PREFIX, _RANK = tl.constexpr(TIES), tl.constexpr(EQUAL), tl.cons
 _DIGITS = tl.constexpr(DIGITS)
 _TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
 _HUGE = tl.constexpr(3.4028234663852886e38)  # and its largest
-
-
-@triton.jit
-def read(pointer, at, size, MASKED: tl.constexpr):
-    # A mask of unknown alignment makes every load scalar, so only a tensor's last block has one.
-    if MASKED:
-        value = tl.load(pointer + at, mask=at < size, other=0.0)
-    else:
-        value = tl.load(pointer + at)
-    return value.to(tl.float32)
-
-
-@triton.jit
-def write(pointer, at, size, value, MASKED: tl.constexpr):
-    if MASKED:
-        tl.store(pointer + at, value, mask=at < size)
-    else:
-        tl.store(pointer + at, value)
 
 
 @triton.jit

@@ -70,3 +70,21 @@ def find_tensor(first_chunk, tensors, chunk):
 def address(table, tensor, DTYPE: tl.constexpr):
     # Tensors that start on 16 bytes are read four floats at a time; a layout takes no others.
     return tl.multiple_of(tl.load(table + tensor).to(tl.pointer_type(DTYPE)), 16)
+
+
+@triton.jit
+def read(pointer, at, size, MASKED: tl.constexpr):
+    # A mask of unknown alignment makes every load scalar, so only a tensor's last block has one.
+    if MASKED:
+        value = tl.load(pointer + at, mask=at < size, other=0.0)
+    else:
+        value = tl.load(pointer + at)
+    return value.to(tl.float32)
+
+
+@triton.jit
+def write(pointer, at, size, value, MASKED: tl.constexpr):
+    if MASKED:
+        tl.store(pointer + at, value, mask=at < size)
+    else:
+        tl.store(pointer + at, value)

@@ -7,8 +7,8 @@ Roles: `weights` are masked; `first` and `second` are what the score is computed
 import triton
 import triton.language as tl
 
-from mgpp.kernels.select_kernels import CUT, EQUAL, TIES, key_of, read, score_of
-from mgpp.kernels.table import address, find_tensor
+from mgpp.kernels.select_kernels import CUT, EQUAL, TIES, key_of, score_of
+from mgpp.kernels.table import address, find_tensor, read
 
 _CUT, _TIES, _EQUAL = tl.constexpr(CUT), tl.constexpr(TIES), tl.constexpr(EQUAL)
 
