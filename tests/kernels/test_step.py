@@ -1,6 +1,7 @@
 """The fused prior and the fused AdamW step do what their readable twins do."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -119,6 +120,20 @@ def test_an_event_counted_during_the_step_is_the_event_counted_after_it(dtype, d
         for actual, wanted in zip(mine, expected, strict=True):
             torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
         assert outcome.cut() == cut
+
+
+def test_what_was_counted_for_another_target_is_not_counted_with_this_ones(device):
+    lists = tuple([value + 1e-3 * torch.rand(1000, device=device)] for value in (1.0, 0.0, 0.0, 1.0))
+    mine = lists[0]
+    selection = select.Selection(lay_out("select", (mine, mine, mine), {}))
+    select.zero_smallest_(selection, 100)
+    layout = lay_out("adamw", lists, {})
+    flags = fast_adamw.flags_of(layout, [True], {})
+    fast_adamw.adamw_(layout, flags, replace(ADAM, lr=1e-6), selection=selection)
+    expected = [mine[0].clone()]
+    cut = plain_zero_smallest_(expected, 600)
+    assert select.zero_smallest_(selection, 600, counted=True).cut() == cut
+    torch.testing.assert_close(mine, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("spread", [True, False])

@@ -4,8 +4,8 @@ An event is a fixed row of launches (`select_kernels` up to the cut, `zero_kerne
 
     aim     (only when the target has moved) find the cut of a sample, and put a window of keys around it
     count   one read of the weights: how many keys lie below the window, and a counter for every key inside
-    again   (only when the cut was not in the window) aim, and count once more
-    digits  (only when it still was not) radix select over all, eight bits a pass
+    again   (only when the target stands still and the cut was not in the window) aim, and count once more
+    digits  (only when the cut is still not found) radix select over all, eight bits a pass
     mask    one read, one write: zero what lies below the cut, count each tensor's zeros and each chunk's ties
     ties    (only when some but not all keys equal to the cut must go) zero the first of them
 
@@ -135,13 +135,15 @@ def zero_smallest_(
     event = _Event(selection)
     if factors is not None:
         selection.set_factors(factors)
-    aim = selection.aimed_at != k
-    if aim:
+    moved = selection.aimed_at != k
+    if moved:
         selection.target[0].fill_(k)
         selection.target[1].fill_(k * selection.sampled // selection.total)
         selection.aimed_at = k
-    aim = aim and not counted
-    selection.recorded.run((aim, counted), partial(event, aim=aim, counted=counted))
+        if counted:  # around another target's cut
+            selection.forget_count()
+            counted = False
+    selection.recorded.run((moved, counted), partial(event, moved=moved, counted=counted))
     return None if is_capturing() else Outcome(selection)
 
 
@@ -165,21 +167,25 @@ class _Event:
             "CHUNK": self.selection.layout.chunk, "BLOCK": BLOCK, **more,
         }  # fmt: skip
 
-    def __call__(self, *, aim: bool, counted: bool) -> None:
+    def __call__(self, *, moved: bool, counted: bool) -> None:
         own = self.selection
-        if aim:
+        if moved:
             self._digits(aim=True)
         if not counted:
             self._count(again=False)
         self._resolve()
-        self._digits(aim=True)
-        clear_kernel[(16,)](own.state, own.window, WIDTH=WINDOW, BLOCK=1024)
-        self._count(again=True)
-        self._resolve()
+        if not moved:
+            self._count_again()
         self._digits(aim=False)
         self._mask()
         own.told.copy_(own.counters[: len(own.told)])
         own.forget_count()
+
+    def _count_again(self) -> None:
+        self._digits(aim=True)
+        clear_kernel[(16,)](self.selection.state, self.selection.window, WIDTH=WINDOW, BLOCK=1024)
+        self._count(again=True)
+        self._resolve()
 
     def _count(self, *, again: bool) -> None:
         own = self.selection

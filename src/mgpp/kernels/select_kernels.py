@@ -238,7 +238,6 @@ def resolve_digit_kernel(state, low_at, digits, target, TOP: tl.constexpr, LAST:
         if LAST:
             if AIM > 0:
                 tl.store(low_at, tl.maximum(prefix - AIM // 2, 1))
-                tl.store(state + _HIT, 1)  # aiming once more would find the same
             else:
                 tl.store(state + _CUT, prefix)
                 tl.store(state + _CUT_BELOW, k - rank)
