@@ -14,6 +14,7 @@ import mgpp
 from mgpp import kernels
 from mgpp.kernels.layout import lay_out
 from tests.kernels.compiling import describe
+from tests.kernels.test_select_again import event_by_curvature
 from tests.test_contract import STEPS, method_of
 from tests.toy import Toy, batches
 
@@ -42,13 +43,17 @@ def launches(monkeypatch) -> dict[str, dict]:
     return made
 
 
-def train(case: str, optimizer_of, dtype: torch.dtype) -> None:
+# One target throughout: the first event must find its cut, the second knows where it was, and the optimizer counts.
+STANDING = {"initial_sparsity": 0.75, "every": 2}
+
+
+def train(case: str, optimizer_of, dtype: torch.dtype, **ramp) -> None:
     model = Toy().to(dtype)
-    pruner = mgpp.Pruner(model, method_of(case), total_steps=STEPS, train_size=64)
+    pruner = mgpp.Pruner(model, method_of(case, **ramp), total_steps=STEPS, train_size=64)
     optimizer = optimizer_of(model.parameters(), lr=1e-2)
     pruner.attach(optimizer)
     data = batches()
-    for _ in range(8):  # with events at 4 and 7
+    for _ in range(8):  # with an event at 6, or at 4, 6 and 8
         batch = next(data)
         model(batch["x"].to(dtype), batch["labels"])["loss"].backward()
         optimizer.step()
@@ -57,10 +62,11 @@ def train(case: str, optimizer_of, dtype: torch.dtype) -> None:
 
 def test_every_launch_of_every_method_compiles_for_a_gpu(launches, tmp_path):
     for case in FUSED:
-        train(case, mgpp.AdamW, torch.float32)
+        train(case, mgpp.AdamW, torch.float32, **STANDING)
     for case in BESIDE:
         train(case, torch.optim.AdamW, torch.float32)
-    train("mgpp-decoupled", mgpp.AdamW, torch.bfloat16)
+    train("mgpp-decoupled", mgpp.AdamW, torch.bfloat16, **STANDING)
+    event_by_curvature(torch.device("cpu"))  # of which a pruner on a CPU makes no launches
     (tmp_path / "launches.json").write_text(json.dumps(list(launches.values())))
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
@@ -73,6 +79,10 @@ def test_every_launch_of_every_method_compiles_for_a_gpu(launches, tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     compiled = Counter(done.stdout.split()[1::2])
     assert compiled.total() == len(launches)
+    told = [(launch["kernel"], launch["constants"]) for launch in launches.values()]
+    assert {"none", "magnitude", "curvature"} == {each["SCORE"] for kernel, each in told if kernel == "_adamw_kernel"}
+    coarse = {each["SCORE"] for kernel, each in told if kernel == "count_kernel" and each["COARSE"] > 0}
+    assert coarse == {"magnitude", "curvature"}
     assert {"_adamw_kernel", "_shrink_by_prior_kernel", "count_kernel", "mask_kernel", "_observe_kernel"} <= set(
         compiled
     )

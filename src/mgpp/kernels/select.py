@@ -4,14 +4,18 @@ An event is a fixed row of launches (`select_kernels` up to the cut, `zero_kerne
 
     aim     (only when the target has moved) find the cut of a sample, and put a window of keys around it
     count   one read of the weights: how many keys lie below the window, and a counter for every key inside
-    again   (only when the target stands still and the cut was not in the window) aim, and count once more
+    again   (only when the target stands still and the cut was not in the window) count 64 keys a counter in a wider
+            window around the same place, put the window around the 64 that hold the cut, and count once more
     digits  (only when the cut is still not found) radix select over all, eight bits a pass
     mask    one read, one write: zero what lies below the cut, count each tensor's zeros and each chunk's ties
     ties    (only when some but not all keys equal to the cut must go) zero the first of them
 
 After the ramp the target stands still and the cut hardly moves, so the window around the last one holds the next: two
-reads and one write. What is not needed is launched all the same and returns at once, since only the device knows; the
-row never changes, so it is recorded in a CUDA graph.
+reads and one write. But the last event's k zeros have barely grown since, and the cut is the smallest score of what was
+kept, far above them: by curvature it may move by several percent a step. The wider window holds it then. A sample's cut
+would not: it lies anywhere around the gap. (16-bit keys have no counters in memory, so no wider window: there the
+sample aims again.) What is not needed is launched all the same and returns at once, since only the device knows; a row
+never changes, so it is recorded in a CUDA graph.
 """
 
 import struct
@@ -42,6 +46,7 @@ from mgpp.kernels.table import BLOCK, MOST_CHUNKS, TRITON, span_of
 from mgpp.kernels.zero_kernels import mask_kernel, scan_kernel, ties_kernel
 
 WINDOW = MOST_CHUNKS  # keys, 0.8% of a float32 cut's value: 512 KiB, which later count each chunk's ties
+COARSE = 6  # bits: a counter for 64 keys makes the window half an octave, an eighth of the cut's value or more each way
 NARROW = 6  # keys of a 16-bit float, 2% to 5% of its value: too many share a key there, they are counted in registers
 SAMPLE = 128  # scores of every chunk
 
@@ -172,7 +177,7 @@ class _Event:
         if moved:
             self._digits(aim=True)
         if not counted:
-            self._count(again=False)
+            self._count()
         self._resolve()
         if not moved:
             self._count_again()
@@ -182,22 +187,34 @@ class _Event:
         own.forget_count()
 
     def _count_again(self) -> None:
-        self._digits(aim=True)
-        clear_kernel[(16,)](self.selection.state, self.selection.window, WIDTH=WINDOW, BLOCK=1024)
+        if self.selection.narrow:
+            self._digits(aim=True)
+        else:
+            self._clear()
+            self._count(again=True, coarse=COARSE)
+            self._resolve(coarse=COARSE)
+        self._clear()
         self._count(again=True)
         self._resolve()
 
-    def _count(self, *, again: bool) -> None:
+    def _clear(self) -> None:
+        clear_kernel[(16,)](self.selection.state, self.selection.window, WIDTH=WINDOW, BLOCK=1024)
+
+    def _count(self, *, again: bool = False, coarse: int = 0) -> None:
         own = self.selection
         for group, arguments in self._groups(1, 2):
             count_kernel[(group.table.programs(),)](
                 *arguments, own.state, own.low, own.window,
-                **self._constants(group, AGAIN=again, WINDOW=WINDOW, NARROW=own.narrow, SPAN=span_of(group.table)),
+                **self._constants(
+                    group, AGAIN=again, COARSE=coarse, WINDOW=WINDOW, NARROW=own.narrow, SPAN=span_of(group.table)
+                ),
             )  # fmt: skip
 
-    def _resolve(self) -> None:
+    def _resolve(self, *, coarse: int = 0) -> None:
         own = self.selection
-        resolve_kernel[(1,)](own.state, own.aim, own.low, own.window, own.target, WIDTH=own.width, BLOCK=4096)
+        resolve_kernel[(1,)](
+            own.state, own.aim, own.low, own.window, own.target, WIDTH=own.width, COARSE=coarse, BLOCK=4096
+        )
 
     def _digits(self, *, aim: bool) -> None:
         own = self.selection

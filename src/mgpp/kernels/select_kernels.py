@@ -11,8 +11,9 @@ import triton.language as tl
 
 from mgpp.kernels.table import address, find_tensor, read
 
-# Slots of a state: was the cut inside the window; how many keys below the window; the cut's key, how many keys below
-# it, how many equal to it go, how many are equal; and the radix select's leading digits and the rank left to find.
+# Slots of a state: was the cut inside a window (1: yes; 0: not yet; -1: none will hold it); how many keys below the
+# window; the cut's key, how many keys below it, how many equal to it go, how many are equal; and the radix select's
+# leading digits and the rank left to find.
 HIT, BELOW, CUT, CUT_BELOW, TIES, EQUAL, PREFIX, RANK = range(8)
 SLOTS = 8
 DIGITS = 256
@@ -51,16 +52,25 @@ def key_of(score, SHIFT: tl.constexpr):
 
 
 @triton.jit
-def count_keys(key, inside, low, window, WINDOW: tl.constexpr, MASKED: tl.constexpr):
+def start_of(low, WINDOW: tl.constexpr, COARSE: tl.constexpr):
+    """Where a window of counters for 2^COARSE keys each begins, that has its middle where the one from `low` on has."""
+    if COARSE > 0:
+        low = tl.maximum(low - ((WINDOW << COARSE) - WINDOW) // 2, 1)
+    return low
+
+
+@triton.jit
+def count_keys(key, inside, low, window, WINDOW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr):
     """How many keys lie below the window, and from bit 32 on how many in its middle; the others inside are counted
     where they belong. The middle is the last cut, where millions may be equal, and would wait for one counter."""
+    place = (key - low) >> COARSE
     under = key < low
-    within = (key >= low) & (key - low < WINDOW)
+    within = (key >= low) & (place < WINDOW)
     if MASKED:
         under &= inside
         within &= inside
-    middle = within & (key - low == WINDOW // 2)
-    tl.atomic_add(window + (key - low), tl.full(key.shape, 1, tl.int64), mask=within & ~middle, sem="relaxed")
+    middle = within & (place == WINDOW // 2)
+    tl.atomic_add(window + place, tl.full(key.shape, 1, tl.int64), mask=within & ~middle, sem="relaxed")
     return tl.sum(under.to(tl.int32)) + (tl.sum(middle.to(tl.int32)).to(tl.int64) << 32)
 
 
@@ -113,13 +123,14 @@ def nothing_packed(NARROW: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def count_block(
-    key, at, size, low, window, WINDOW: tl.constexpr, NARROW: tl.constexpr, MASKED: tl.constexpr
+    key, at, size, low, window,
+    WINDOW: tl.constexpr, NARROW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr = 0,
 ):  # fmt: skip
     """Packed counters where the window is narrow, else the numbers of keys below it and in its middle."""
     if NARROW:
         counted = pack_places(key, at < size, low)
     else:
-        counted = count_keys(key, at < size, low, window, WINDOW, MASKED)
+        counted = count_keys(key, at < size, low, window, WINDOW, MASKED, COARSE)
     return counted
 
 
@@ -127,13 +138,13 @@ def count_block(
 def count_kernel(
     first_table, second_table, factors, sizes, first_chunk, tensors, chunks, state, low_at, window,
     FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
-    AGAIN: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr,
-    BLOCK: tl.constexpr,
+    AGAIN: tl.constexpr, COARSE: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
+    CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`AGAIN`: only if the cut has not been found."""
+    """`AGAIN`: only if the cut has not been found and a window may hold it. `COARSE`: one counter for 2^COARSE keys."""
     if AGAIN:
         chunks *= (tl.load(state + _HIT) == 0).to(tl.int32)
-    low = tl.load(low_at).to(tl.int32)
+    low = start_of(tl.load(low_at).to(tl.int32), WINDOW, COARSE)
     counted = nothing_counted(NARROW)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
         tensor = find_tensor(first_chunk, tensors, chunk)
@@ -146,10 +157,10 @@ def count_kernel(
                 at = start + offset + tl.arange(0, BLOCK)
                 if start + offset + BLOCK <= size:
                     key = key_of(score_of(first, second, at, size, factor, SCORE, False), SHIFT)
-                    packed += count_block(key, at, size, low, window, WINDOW, NARROW, False)
+                    packed += count_block(key, at, size, low, window, WINDOW, NARROW, False, COARSE)
                 elif start + offset < size:
                     key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
-                    packed += count_block(key, at, size, low, window, WINDOW, NARROW, True)
+                    packed += count_block(key, at, size, low, window, WINDOW, NARROW, True, COARSE)
             if NARROW:
                 counted += unpack(packed)
             else:
@@ -159,7 +170,7 @@ def count_kernel(
 
 @triton.jit
 def clear_kernel(state, window, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """Make ready to count again, if the cut has not been found."""
+    """Make ready to count again, if the cut has not been found and a window may hold it."""
     if tl.load(state + _HIT) == 0:
         for offset in range(tl.program_id(0) * BLOCK, WIDTH, tl.num_programs(0) * BLOCK):
             tl.store(window + offset + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.int64))
@@ -168,12 +179,16 @@ def clear_kernel(state, window, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def resolve_kernel(state, aim, low_at, window, target, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """One program: the first key of the window at which more than k keys lie at or below; k is `target`."""
+def resolve_kernel(
+    state, aim, low_at, window, target, WIDTH: tl.constexpr, COARSE: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """One program: the first key of the window at which more than k keys lie at or below; k is `target`. `COARSE`: of
+    2^COARSE keys it is not known which, so the next window is put around them; there is none if no counter has it."""
     k = tl.load(target)
     below = tl.load(state + _BELOW)
     found = tl.load(state + _HIT).to(tl.int32)
     if (found == 0) & (below <= k):
+        start = start_of(tl.load(low_at), WIDTH, COARSE)
         for offset in range(0, WIDTH, BLOCK):
             place = offset + tl.arange(0, BLOCK)
             counts = tl.load(window + place, mask=place < WIDTH, other=0)
@@ -181,15 +196,22 @@ def resolve_kernel(state, aim, low_at, window, target, WIDTH: tl.constexpr, BLOC
             if (found == 0) & (below + inside > k):
                 before = tl.cumsum(counts, 0) - counts
                 here = (below + before <= k) & (below + before + counts > k)
-                started = tl.sum(tl.where(here, below + before, 0))
-                tl.store(state + _CUT, tl.load(low_at) + tl.sum(tl.where(here, place, 0)))
-                tl.store(state + _CUT_BELOW, started)
-                tl.store(state + _TIES, k - started)
-                tl.store(state + _EQUAL, tl.sum(tl.where(here, counts, 0)))
-                tl.store(state + _HIT, 1)
-                tl.store(aim + _HIT, 1)
+                key = start + (tl.sum(tl.where(here, place, 0)) << COARSE)
+                if COARSE > 0:
+                    tl.store(low_at, tl.maximum(key - WIDTH // 2, 1))
+                else:
+                    started = tl.sum(tl.where(here, below + before, 0))
+                    tl.store(state + _CUT, key)
+                    tl.store(state + _CUT_BELOW, started)
+                    tl.store(state + _TIES, k - started)
+                    tl.store(state + _EQUAL, tl.sum(tl.where(here, counts, 0)))
+                    tl.store(state + _HIT, 1)
+                    tl.store(aim + _HIT, 1)
                 found = 1
             below += inside
+    if COARSE > 0:  # noqa: SIM102 (one is known when the kernel is compiled, the other when it runs)
+        if found == 0:
+            tl.store(state + _HIT, -1)
 
 
 @triton.jit
@@ -199,7 +221,7 @@ def digit_kernel(
     TOP: tl.constexpr, STRIDE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A histogram of the next eight bits of the keys whose leading bits are found; of every STRIDE-th, or of all."""
-    if tl.load(state + _HIT) == 0:
+    if tl.load(state + _HIT) <= 0:
         prefix = tl.load(state + _PREFIX).to(tl.int32)
         counted = tl.zeros((_DIGITS,), tl.int32)
         for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
@@ -221,7 +243,7 @@ def digit_kernel(
 @triton.jit
 def resolve_digit_kernel(state, low_at, digits, target, TOP: tl.constexpr, LAST: tl.constexpr, AIM: tl.constexpr):
     """One program: step into the digit that holds the cut. `AIM` > 0: at the end, centre a window of that width."""
-    if tl.load(state + _HIT) == 0:
+    if tl.load(state + _HIT) <= 0:
         k = tl.load(target)
         if TOP:
             rank = k
