@@ -4,8 +4,8 @@ An event is a fixed row of launches (`select_kernels` up to the cut, `zero_kerne
 
     aim     (only when the target has moved) find the cut of a sample, and put a window of keys around it
     count   one read of the weights: how many keys lie below the window, and a counter for every key inside
-    again   (only when the target stands still and the cut was not in the window) count 64 keys a counter in a wider
-            window around the same place, put the window around the 64 that hold the cut, and count once more
+    again   (only when the target stands still and the cut was not in the window) count 128 keys a counter in a wider
+            window around the same place, put the window around those that hold the cut, and count once more
     digits  (only when the cut is still not found) radix select over all, eight bits a pass
     mask    one read, one write: zero what lies below the cut, count each tensor's zeros and each chunk's ties
     ties    (only when some but not all keys equal to the cut must go) zero the first of them
@@ -46,7 +46,9 @@ from mgpp.kernels.table import BLOCK, MOST_CHUNKS, TRITON, span_of
 from mgpp.kernels.zero_kernels import mask_kernel, scan_kernel, ties_kernel
 
 WINDOW = MOST_CHUNKS  # keys, 0.8% of a float32 cut's value: 512 KiB, which later count each chunk's ties
-COARSE = 6  # bits: a counter for 64 keys makes the window half an octave, an eighth of the cut's value or more each way
+COARSE = (
+    7  # bits: a counter for 128 keys makes the window an octave wide, a quarter of the cut's value or more each way
+)
 NARROW = 6  # keys of a 16-bit float, 2% to 5% of its value: too many share a key there, they are counted in registers
 SAMPLE = 128  # scores of every chunk
 
