@@ -1,9 +1,10 @@
 """Which weights of which model are pruned.
 
-The weight matrices of the Linear layers (and GPT-2's Conv1D) inside the repeated blocks of the transformer body. That
-one rule leaves out all that should stay dense: embeddings and the projections beside them, relative positions,
-LayerNorm, biases, pooler and every task head stand outside the blocks, or are no Linear matrix. No architecture is
-named here, so a new one needs no new code.
+The weight matrices of the Linear layers (and GPT-2's Conv1D) inside the repeated blocks of the transformer body, and
+the stacks of matrices that stand there in the place of many Linear layers: the experts of a mixture. That one rule
+leaves out all that should stay dense: embeddings and the projections beside them, relative positions, LayerNorm,
+biases, routers' tables, pooler and every task head stand outside the blocks, or are no Linear matrix. No architecture
+is named here, so a new one needs no new code; tests/test_stacks.py lists what the rule finds in all of transformers.
 """
 
 import re
@@ -29,9 +30,9 @@ def find_targets(
     """The weights to prune, {name: parameter} in the model's order, a shared weight once under its first name.
 
     `include` and `exclude` are shell-style globs on full parameter names. `include` replaces the rule: it chooses
-    among the Linear weights of the whole model, heads too. `exclude` removes from the outcome. Frozen weights are left
-    out: whoever froze them wants them as they are. A weight tied to an embedding is never a target: a zero in the
-    output matrix would also be a hole in a token's vector.
+    among the Linear weights of the whole model, heads too, and the stacks in its blocks. `exclude` removes from the
+    outcome. Frozen weights are left out: whoever froze them wants them as they are. A weight tied to an embedding is
+    never a target: a zero in the output matrix would also be a hole in a token's vector.
     """
     model = unwrap(model)
     if getattr(model, "peft_config", None) or getattr(model, "_hf_peft_config_loaded", False):
@@ -62,6 +63,13 @@ def stored_transposed(model: nn.Module, targets: Mapping[str, nn.Parameter]) -> 
     return frozenset(i for i, weight in enumerate(targets.values()) if id(weight) in turned)
 
 
+def stacks_of(model: nn.Module) -> Iterator[nn.Parameter]:
+    """The stacks of matrices in the model's blocks: experts' weights."""
+    for block in _blocks(model):
+        for module in block.modules():
+            yield from _own_stacks(module)
+
+
 def count_parameters(model: nn.Module) -> int:
     """All parameters of the model, frozen ones too, a tied one once."""
     return sum(parameter.numel() for parameter in model.parameters())
@@ -83,7 +91,10 @@ def as_glob(name: str) -> str:
 
 def _linear_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     embedded = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
-    wanted = {id(weight) for module in model.modules() for weight in _own_matrices(module)} - embedded
+    wanted = {id(weight) for module in model.modules() for weight in _own_matrices(module)}
+    # Outside the blocks a table (of positions, by row and column) may look like a stack: only its place tells them.
+    wanted |= {id(weight) for weight in stacks_of(model)}
+    wanted -= embedded
     return {plain_name(name): weight for name, weight in model.named_parameters() if id(weight) in wanted}
 
 
@@ -97,8 +108,40 @@ def _own_matrices(module: nn.Module) -> Iterator[nn.Parameter]:
                 yield parameter
 
 
+def _own_stacks(module: nn.Module) -> list[nn.Parameter]:
+    """The stacks of matrices that `module` itself holds: a matrix for each expert.
+
+    A stack is a bare parameter of three dimensions, each more than 1, so no token, scale or table of positions. The
+    module is no class of torch.nn, so no convolution. Below it there are only vectors, a norm's: a mixer has layers
+    beside its state parameters. And its own tables are biases, a row for each matrix: those of an attention that keeps
+    a matrix as inputs × heads × size are not.
+    """
+    own = [parameter for parameter in module._parameters.values() if parameter is not None]
+    stacks = [parameter for parameter in own if _is_stack_of_matrices(parameter)]
+    if not stacks or any(base.__module__.startswith("torch.nn.") for base in _bases(module)):
+        return []
+    tables = [parameter for parameter in own if len(_shape(parameter)) == 2]
+    are_biases = all(_shape(table)[0] == _shape(stack)[0] for table in tables for stack in stacks)
+    below = [parameter for child in module.children() for parameter in child.parameters()]
+    return stacks if are_biases and all(len(_shape(parameter)) == 1 for parameter in below) else []
+
+
+def _is_stack_of_matrices(parameter: nn.Parameter) -> bool:
+    shape = _shape(parameter)
+    return len(shape) == 3 and min(shape) > 1 and parameter.is_floating_point()
+
+
+def _shape(parameter: nn.Parameter) -> Sequence[int]:
+    return getattr(parameter, "ds_shape", parameter.shape)  # between steps ZeRO 3 leaves it only there
+
+
+def _bases(module: nn.Module) -> list[type]:
+    return [base for base in type(module).__mro__ if base is not nn.Module]
+
+
 def _in_blocks(model: nn.Module, weights: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
     wanted = {id(weight) for block in _blocks(model) for module in block.modules() for weight in _own_matrices(module)}
+    wanted |= {id(weight) for weight in stacks_of(model)}
     found = {name: weight for name, weight in weights.items() if id(weight) in wanted}
     if found:
         return found
@@ -117,7 +160,7 @@ def _blocks(module: nn.Module) -> Iterator[nn.Module]:
         module = module.base_model
     stacked = _is_stack(module)
     for child in module.children():
-        if stacked and not isinstance(child, _LINEAR) and not _holds_pretrained(child):
+        if stacked and not _is_one_layer(child) and not _holds_pretrained(child):
             yield child
         else:
             yield from _blocks(child)
@@ -129,6 +172,11 @@ def _is_stack(module: nn.Module) -> bool:
         return True
     kinds = {type(child) for child in module.children()}
     return isinstance(module, nn.Sequential) and len(module) > 1 and len(kinds) == 1 and kinds != {nn.Sequential}
+
+
+def _is_one_layer(module: nn.Module) -> bool:
+    """A list of these is no list of blocks: task heads are often kept so."""
+    return isinstance(module, _LINEAR) or bool(_own_stacks(module))
 
 
 def _holds_pretrained(module: nn.Module) -> bool:

@@ -37,7 +37,7 @@ def inspect(
     ],
     include: Annotated[
         list[str] | None,
-        typer.Option(help="Prune the Linear weights that match this glob, and only those. May be repeated."),
+        typer.Option(help="Prune the weights (Linear, experts) that match this glob, and only those. May be repeated."),
     ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(help="Leave out the weights that match this glob. May be repeated.")
@@ -255,7 +255,7 @@ def _shape(weight: nn.Parameter) -> str:
 
 
 def _largest_dense(network: nn.Module, targets: Mapping[str, nn.Parameter], limit: int = 3) -> str:
-    """What else is big. In a mixture of experts that is nearly all: fused experts are no Linear layers."""
+    """What else is big: embeddings, mostly, or weights that are kept in a form which the rule does not know."""
     dense: Counter[str] = Counter()
     for name, parameter in network.named_parameters():
         if name not in targets:
