@@ -11,7 +11,7 @@ from mgpp.functional.select import Cut
 from mgpp.kernels import Promise
 from mgpp.kernels.structure import zero_rows_
 from mgpp.layers import factorize_
-from mgpp.methods.ramp import Ramp
+from mgpp.methods.ramp import Ramp, require_matrices
 from mgpp.methods.recipe import Recipe, Score, Select, Step
 from mgpp.methods.sensitivity import Sensitivity, check_beta
 from mgpp.methods.times import Run
@@ -40,6 +40,7 @@ class LoSparse(Ramp):
         return "its low-rank layers are split from whole matrices, and lose whole rows"
 
     def prepare(self, model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+        require_matrices(targets, "LoSparse")
         shapes = [tuple(weight.shape) for weight in targets.values()]
         weights = sum(rows * columns for rows, columns in shapes)
         added = sum(rank_for(*shape, ratio=self.ratio) * sum(shape) for shape in shapes)

@@ -74,7 +74,7 @@ class Ramp:
     def prepare(self, model: nn.Module, targets: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
         """Change the layers that hold `targets` where the method needs other ones; the parameters it added, by name."""
         if self.structure is not None:
-            _require_matrices(targets, self.structure)
+            require_matrices(targets, f"structure={self.structure!r}")
         return {}
 
     def schedule(self, run: Run) -> "Schedule":
@@ -89,12 +89,14 @@ class Ramp:
         )
 
 
-def _require_matrices(targets: Mapping[str, nn.Parameter], structure: str) -> None:
+def require_matrices(targets: Mapping[str, nn.Parameter], what: str) -> None:
+    """Refuse what has not two dimensions, such as the experts of a mixture, with a glob to leave it out by."""
     for name, weight in targets.items():
         if weight.dim() != 2:
+            holder = name.split(".")[-2:-1]
             raise ValueError(
-                f"{name} has shape {tuple(weight.shape)}: structure={structure!r} is for matrices, leave it out with "
-                "exclude="
+                f"{name} has shape {tuple(weight.shape)}: {what} is for matrices, not for stacks of them (experts); "
+                f"leave it out with exclude=['{f'*.{holder[0]}.*' if holder else name}']"
             )
 
 
