@@ -67,4 +67,6 @@ def _require_same(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     differing = sorted(key for key in now.keys() | saved.keys() if now.get(key) != saved.get(key))
     if differing:
         shown = "; ".join(f"{key}: saved {saved.get(key)}, now {now.get(key)}" for key in differing)
-        raise ValueError(f"the saved run is another one ({shown}): use its settings, or start anew")
+        # Experts were no targets once: a run that began then goes on by leaving them out.
+        cure = "prune the same weights by include= and exclude=" if differing == ["num_weights"] else "use its settings"
+        raise ValueError(f"the saved run is another one ({shown}): {cure}, or start anew")
