@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "presets": {"methods", "run"},
     "compare": {"disk", "methods", "notebook", "report", "run"},
     "sweep": {"compare", "disk", "methods", "presets", "run", "tasks", "trainer"},
-    "runtime": {"layers"},
+    "runtime": {"layers", "targets"},
     "cli": {
         "artifact",
         "methods",

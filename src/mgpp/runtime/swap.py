@@ -12,6 +12,7 @@ from mgpp.layers import WEIGHT_READERS
 from mgpp.runtime.choice import gain
 from mgpp.runtime.layer import SparseLinear
 from mgpp.runtime.paths import Path, active
+from mgpp.targets import stacks_of
 
 # With more than this left no path has won; such a layer is not even packed.
 DENSEST = 0.75
@@ -23,7 +24,8 @@ def accelerate(model: nn.Module, *, tokens: int = 128, least_gain: float = 1.1, 
     The outputs stay the same to float rounding. The model is for inference from then on: frozen, in eval mode, on the
     CPU and in float32. Each shape and density is measured once, dense against sparse, with `tokens` tokens (batch ×
     length), and a layer is replaced where sparse is at least `least_gain` times as fast; least_gain=0 replaces all that
-    are pruned. `path` is auto, compiled or csr: `mgpp.runtime.active()` says what auto means here.
+    are pruned. Experts that are kept as stacks of matrices are no layers, and stay dense. `path` is auto, compiled or
+    csr: `mgpp.runtime.active()` says what auto means here.
     """
     if tokens < 1:
         raise ValueError(f"tokens={tokens}: at least 1")
@@ -64,6 +66,7 @@ class Summary:
     path: str
     sparse_layers: int
     dense_layers: int  # Linear and Conv1D layers that stayed as they were, heads among them
+    dense_stacks: int  # experts, whose weights are stacks of matrices: no layer that could be replaced
     density: float  # of the sparse layers
     sparse_bytes: int
     replaced_bytes: int  # what the sparse layers' weights took as dense matrices
@@ -71,7 +74,8 @@ class Summary:
     def __str__(self) -> str:
         sizes = f"{self.replaced_bytes / 1e6:.1f} MB of weights in {self.sparse_bytes / 1e6:.1f} MB"
         layers = f"{self.sparse_layers} layers sparse ({self.density:.1%} of their weights left, {sizes})"
-        return f"{layers}, {self.dense_layers} dense; path: {self.path}"
+        stacks = f" and {self.dense_stacks} stacks of experts' weights" if self.dense_stacks else ""
+        return f"{layers}, {self.dense_layers}{stacks} dense; path: {self.path}"
 
 
 def summary(model: nn.Module) -> Summary:
@@ -83,6 +87,7 @@ def summary(model: nn.Module) -> Summary:
         path="; ".join(paths) or "none",
         sparse_layers=len(layers),
         dense_layers=sum(isinstance(layer, nn.Linear | Conv1D) for layer in model.modules()),
+        dense_stacks=len({id(stack) for stack in stacks_of(model)}),
         density=sum(layer.packed.nonzeros for layer in layers) / max(1, weights),
         sparse_bytes=sum(layer.packed.nbytes for layer in layers),
         replaced_bytes=4 * weights,
