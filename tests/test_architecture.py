@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "adamw": {"functional", "kernels"},
     "targets": {"layers"},
     "sampler": {"targets"},
+    "renamed": {"sharding", "targets"},
     "disk": set(),
     "records": {"disk"},
     "markup": set(),
@@ -47,7 +48,7 @@ MAY_IMPORT = {
         "targets",
     },
     "trackers": {"pruner"},
-    "trainer": {"finite", "methods", "preparation", "pruner", "records", "sampler", "trackers"},
+    "trainer": {"finite", "methods", "preparation", "pruner", "records", "renamed", "sampler", "trackers"},
     "distillation": {"functional"},
     "tasks": {"artifact"},
     "artifact": {"disk", "layers", "targets"},
@@ -61,6 +62,7 @@ MAY_IMPORT = {
         "notebook",
         "targets",
         "preparation",
+        "renamed",
         "trainer",
         "tasks",
         "records",
@@ -103,8 +105,8 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 MAY_SEE_TRANSFORMERS = {
-    "artifact", "bench", "distillation", "layers", "targets", "trackers", "trainer", "tasks", "run", "runtime", "sweep",
-    "cli",
+    "artifact", "bench", "distillation", "layers", "renamed", "targets", "trackers", "trainer", "tasks", "run",
+    "runtime", "sweep", "cli",
 }  # fmt: skip
 
 FILES = sorted(SOURCE.rglob("*.py"))

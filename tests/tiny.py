@@ -19,6 +19,8 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     PreTrainedTokenizerFast,
     TrainerCallback,
 )
@@ -27,6 +29,11 @@ GOOD = ("great", "warm", "funny", "clever", "moving")
 BAD = ("dull", "cold", "lame", "stupid", "boring")
 FILLER = ("the", "film", "plot", "cast", "a", "is", "was", "and", "very", "rather")
 PRUNABLE = 2 * (4 * 16 * 16 + 2 * 16 * 32)
+# 4 experts of 3 matrices; 2 · (2·16·16 + 2·8·16 + 4·3·24·16) weights to prune.
+MIXTRAL: dict[str, Any] = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+    "intermediate_size": 24, "num_local_experts": 4, "max_position_embeddings": 128,
+}  # fmt: skip
 RAMP: dict[str, Any] = {"sparsity": 0.75, "start": 2, "end": 8, "every": 2}
 
 
@@ -50,7 +57,7 @@ def save_tiny_bert(folder: Path, *, seed: int = 0) -> Path:
 
 
 def save_tiny_decoder(folder: Path, *, kind: str = "llama") -> Path:
-    """A Llama or GPT-2 of two layers of width 16, with a tokenizer of whole words that ends texts by </s>."""
+    """A Llama, Mixtral or GPT-2 of two layers of width 16, with a tokenizer of whole words that ends texts by </s>."""
     words = ["<unk>", "<s>", "</s>", *FILLER, *GOOD, *BAD]
     model = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
     model.pre_tokenizer = Whitespace()
@@ -68,6 +75,8 @@ def save_tiny_decoder(folder: Path, *, kind: str = "llama") -> Path:
             **shape,
         )
         LlamaForCausalLM(llama).save_pretrained(folder)
+    elif kind == "mixtral":
+        MixtralForCausalLM(MixtralConfig(**MIXTRAL, **shape)).save_pretrained(folder)
     else:
         GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=128, **shape)).save_pretrained(folder)
     return folder

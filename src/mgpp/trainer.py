@@ -17,6 +17,7 @@ from mgpp.methods import Method, to_dict
 from mgpp.methods.recipe import Gradients
 from mgpp.preparation import prepare
 from mgpp.pruner import Pruner
+from mgpp.renamed import restore_renamed
 from mgpp.sampler import GradientSampler
 from mgpp.trackers import Trackers, numbers_of
 
@@ -73,6 +74,8 @@ class PruningCallback(TrainerCallback):
             )
         if self.pruner is not None:
             self.pruner.detach()
+        if state.global_step > 0:
+            restore_renamed(kwargs["model"], self._checkpoint(args, state))
         loader = kwargs["train_dataloader"]
         self.pruner = Pruner(
             kwargs["model"],

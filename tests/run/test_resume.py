@@ -11,7 +11,7 @@ pytest.importorskip("datasets")
 import mgpp
 from mgpp.run import RunConfig, RunInterrupted, run
 from mgpp.run.folder import RunFolder
-from tests.tiny import RAMP, At
+from tests.tiny import RAMP, At, save_tiny_decoder
 
 
 class Killed(BaseException):
@@ -52,6 +52,21 @@ def test_a_stopped_run_resumes_to_the_same_bits_and_records(stop, error, method,
     result = run(config, resume=True)
     assert outcome(config) == outcome(whole)
     assert result["before"] == json.loads((tmp_path / "whole" / "result.json").read_text())["before"]
+
+
+@pytest.mark.parametrize("method", [mgpp.PLATON(**RAMP), None], ids=["pruned", "dense"])
+def test_experts_that_a_checkpoint_holds_one_by_one_resume_too(method, config, tiny_corpus, tmp_path):
+    """The Trainer takes a checkpoint's tensors by name, and leaves the model's stacks of experts as they were."""
+    model = save_tiny_decoder(tmp_path / "mixtral", kind="mixtral")
+    config = replace(
+        config, method=method, model=str(model), data=str(tiny_corpus), task="clm", max_length=32, batch_size=4
+    )
+    whole = replace(config, output=str(tmp_path / "whole"))
+    run(whole)
+    with pytest.raises(Killed):
+        run(config, callbacks=[At(7, stop_with(Killed))])
+    run(config, resume=True)
+    assert outcome(config) == outcome(whole)
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_anew(config, tmp_path):

@@ -14,6 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from mgpp import records
 from mgpp.disk import on_disk
 from mgpp.finite import CURE, Skips, require_finite
+from mgpp.renamed import restore_renamed
 from mgpp.run.folder import WHOLE_FILE, keep_newest, mark_whole
 from mgpp.trainer import RECORDS_FILE, is_reproducible
 
@@ -88,6 +89,7 @@ class Dense(TrainerCallback):
         self._step = self._taken = state.global_step
         self._records = Path(str(args.output_dir)) / RECORDS_FILE
         if state.global_step > 0:
+            restore_renamed(kwargs["model"], self._records.parent / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
             records.rewind(self._records, state.global_step)
         else:
             self._records.unlink(missing_ok=True)
