@@ -1,6 +1,6 @@
 """int8 with one scale a row: w ≈ q · s, where s = max|w| / 127 over the row and q is an integer in [-127, 127].
 
-A row is what lies along the last axis.
+A row is what lies along the last axis: of a stack of matrices every one has its own rows.
 """
 
 import torch
