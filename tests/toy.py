@@ -28,6 +28,27 @@ class Toy(nn.Module):
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
+class Experts(nn.Module):
+    """Three of them, so that two processes hold unlike parts; each sees every row."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(3, 4, 8, generator=generator) * 0.3)
+        self.down = nn.Parameter(torch.randn(3, 8, 4, generator=generator) * 0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = nn.functional.gelu(torch.einsum("bi,eoi->ebo", x, self.up))
+        return torch.einsum("ebo,eio->bi", inner, self.down)
+
+
+class ToyOfExperts(Toy):
+    """The second block's 192 weights are two stacks of matrices."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.blocks[1] = nn.Sequential(Experts(torch.Generator().manual_seed(seed + 1)), nn.LayerNorm(8))
+
+
 NUM_WEIGHTS = 384
 
 

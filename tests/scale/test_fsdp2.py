@@ -28,7 +28,7 @@ from tests.scale.training import (
     train,
 )
 from tests.test_contract import CASES, STEPS, method_of
-from tests.toy import Toy, assert_identical
+from tests.toy import Toy, ToyOfExperts, assert_identical
 
 ON_TWO = [
     "mgpp", "mgpp-decoupled", "mgpp-curvature", "mgpp-fixed", "gmp-hold", "l2", "l2-decoupled", "platon-prior", "itp",
@@ -36,6 +36,7 @@ ON_TWO = [
     "prior-annealing-threshold",
 ]  # fmt: skip
 ON_FOUR = ["mgpp", "gmp-hold-curvature", "platon-prior", "movement"]
+OF_EXPERTS = ["platon-prior", "movement"]
 RESUMED = ["platon-prior", "gmp-hold"]
 REFUSED = ["obert", "losparse", "mgpp-2x1", "movement-2x1"]
 STOP = 9
@@ -119,6 +120,7 @@ def two_processes(folder: Path) -> dict[str, Any]:
     bf16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     return {
         "trained": {case: train(case, shard) for case in ON_TWO},
+        "experts": {case: train(case, shard, make=ToyOfExperts) for case in OF_EXPERTS},
         "tied": only_prune(shard),
         "resumed": {case: resume(case, folder) for case in RESUMED},
         "refused": {case: said(lambda case=case: start(case, shard(Toy()))) for case in REFUSED},
@@ -141,6 +143,7 @@ def four_processes(folder: Path) -> dict[str, Any]:
     take_steps(model, optimizer, my_batches(), 6)
     return {
         "trained": {case: train(case, shard) for case in ON_FOUR},
+        "experts": {"platon-prior": train("platon-prior", shard, make=ToyOfExperts)},
         "tied": only_prune(shard),
         "empty": (pruner.targets["head.weight"].to_local().numel(), pruner.memory.bytes, pruner.zeros),
         "hsdp": train("mgpp", lambda model: shard(model, replicas)),
@@ -178,6 +181,12 @@ def test_four_processes_prune_what_one_does(case, four):
     alone = train(case)
     for process in four:
         assert_same(process["trained"][case], alone)
+
+
+def test_stacks_are_sharded_by_expert_and_pruned_as_one_process_does(two, four):
+    for process in (*two, *four):
+        for case, trained in process["experts"].items():
+            assert_same(trained, train(case, make=ToyOfExperts))
 
 
 def test_of_the_same_weights_the_very_same_ones_go_ties_too(two, four):

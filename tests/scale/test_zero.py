@@ -1,5 +1,6 @@
 """DeepSpeed ZeRO over gloo: the weights lie in pieces of flat tensors, and are pruned inside DeepSpeed's own step."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.scale.engines import has_deepspeed
 from tests.scale.processes import run_processes
 from tests.scale.training import Outcome, assert_same, my_batches, plain_adamw, skipping, train
 from tests.test_contract import STEPS, method_of
-from tests.toy import Toy, assert_identical
+from tests.toy import Toy, ToyOfExperts, assert_identical
 
 pytestmark = pytest.mark.skipif(not has_deepspeed(), reason="DeepSpeed is not installed (make puts it beside .venv)")
 
@@ -45,8 +46,17 @@ def many_groups(model: nn.Module) -> torch.optim.Optimizer:
 
 
 class Training:
-    def __init__(self, case: str, stage: int, *, seed: int = 0, groups: bool = False, **settings: Any) -> None:
-        self.model = Toy(seed=seed)
+    def __init__(
+        self,
+        case: str,
+        stage: int,
+        *,
+        seed: int = 0,
+        groups: bool = False,
+        make: Callable[..., nn.Module] = Toy,
+        **settings: Any,
+    ) -> None:
+        self.model = make(seed=seed)
         optimizer = many_groups(self.model) if groups else plain_adamw(self.model.parameters())
         self.engine = initialize(self.model, optimizer, stage, **settings)
         self.records: list[dict[str, Any]] = []
@@ -138,6 +148,7 @@ def two_processes(folder: Path) -> dict[str, Any]:
     return {
         "trained": {(case, stage): run(case, stage) for case in CASES for stage in (1, 2)}
         | {(case, 3): run(case, 3) for case in CASES[:2]},
+        "experts": {stage: run("platon-prior", stage, make=ToyOfExperts) for stage in (2, 3)},
         "groups": {(case, stage): run(case, stage, groups=True) for case, stage in (("movement", 2), ("hold-mask", 3))},
         "bf16": {stage: run("mgpp", stage, **bf16) for stage in (1, 2, 3)},
         "offloaded": {stage: run("mgpp", stage, zero={"offload_optimizer": {"device": "cpu"}}) for stage in (2, 3)},
@@ -178,6 +189,14 @@ def test_every_stage_prunes_what_one_process_does_on_two_and_on_four(two, four):
     for process in (*two, *four):
         for (case, _), (outcome, used) in process["trained"].items():
             assert_same(outcome, alone[case])
+            assert_used(outcome, used)
+
+
+def test_stacks_of_experts_are_pruned_as_one_process_does(two):
+    alone = train("platon-prior", make=ToyOfExperts)
+    for process in two:
+        for outcome, used in process["experts"].values():
+            assert_same(outcome, alone)
             assert_used(outcome, used)
 
 

@@ -92,10 +92,11 @@ def train(
     wrap: Callable[[nn.Module], nn.Module] = lambda model: model,
     *,
     device: str = "cpu",
+    make: Callable[[], nn.Module] = Toy,
     **settings: Any,
 ) -> Outcome:
     """All of a run."""
-    model = wrap(Toy().to(device))
+    model = wrap(make().to(device))
     pruner, optimizer, records = start(case, model, **settings)
     take_steps(model, optimizer, my_batches(device), STEPS)
     pruner.settle()
