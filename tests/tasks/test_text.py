@@ -86,7 +86,12 @@ def test_evaluation_rows_may_come_from_elsewhere_or_from_a_named_split(tiny_bert
     [
         ([{"a": "x", "label": 0}], {}, r"which column holds the text\? .* has a, label: name it"),
         (reviews(4), {"text": "review"}, r"train has no column 'review': it has text, label"),
-        ([{"text": "x", "stars": 1}], {}, r"train has no column 'label': it has text, stars; name one .*--label"),
+        (
+            [{"text": "x", "stars": 1}],
+            {},
+            r"train has no column 'label': it has text, stars; name one .*--label.*--task clm",
+        ),
+        ([{"text": "x"}] * 4, {"label": "text"}, r"'text' cannot be text and label at once: .*--text, --label"),
         ([{"text": "x", "label": 0}, {"text": None, "label": 1}], {}, "row 1 of train has no text in 'text'"),
         ([{"text": 3, "label": 0}, {"text": 4, "label": 1}], {}, "row 0 of train: text=3 is int, not text"),
         (labelled(0, 1, None), {}, "row 2 of train: label=None: the label is missing"),

@@ -121,7 +121,9 @@ def _find_columns(found: "Dataset", source: Source, form: Form) -> _Columns:
 def _checked(part: "Dataset", columns: _Columns, *, where: str) -> LabelColumn:
     for column in columns.texts:
         check_column(part, column, where=where, option="--text, --text-pair")
-    check_column(part, columns.label, where=where, option="--label")
+    check_column(part, columns.label, where=where, option="--label; text without labels is for --task clm or mlm")
+    if columns.label in columns.texts:
+        raise ValueError(f"{columns.label!r} cannot be text and label at once: name two columns (--text, --label)")
     for column in columns.texts:
         check_texts(part, column, where=where)
     return read_labels(part, columns.label, where=where)
