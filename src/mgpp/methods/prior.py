@@ -13,7 +13,10 @@ from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Penalty, Step
 from mgpp.methods.times import Run
 
-SETTING = {"setting": "the prior's decoupled=True", "otherwise": 'decoupled=False (and score="magnitude")'}
+SETTING = {
+    "setting": "the prior's decoupled=True",
+    "otherwise": 'decoupled=False and score="magnitude", as the paper has them (--method mgpp)',
+}
 
 
 @dataclass(frozen=True, kw_only=True)
