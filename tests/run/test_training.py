@@ -150,7 +150,7 @@ def test_a_run_that_is_not_scored_before_training_comes_out_the_same(config, tmp
     assert models[0] == models[1]
     assert results[0]["after"] == results[1]["after"]
     assert results[1]["before"] == {}
-    assert "before training: not scored (--score-before)" in told
+    assert "before training: not scored (--score-before would)" in told
     card = (tmp_path / "other" / "README.md").read_text(encoding="utf-8")
     assert f"| accuracy | – | {results[1]['after']['accuracy']:.4f} |" in card
 

@@ -1,5 +1,6 @@
 """The one place where an exception becomes one line on stderr and an exit code."""
 
+import re
 import sys
 
 from mgpp.run import RunInterrupted, RunStopped
@@ -7,6 +8,7 @@ from mgpp.run.reasons import is_full_disk, is_out_of_memory, reason_of
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 LONGEST = 600  # characters of a line: a value may be a whole file
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -44,7 +46,7 @@ def _one_line(text: str) -> str:
 
     Of a long line the beginning is kept, which says what is wrong, and the end, which says what to do.
     """
-    plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(text.split()))
+    plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(_COLOUR.sub("", text).split()))
     if len(plain) <= LONGEST:
         return plain
     return f"{plain[: LONGEST // 2]} … {plain[-LONGEST // 2 :]}"

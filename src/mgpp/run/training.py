@@ -74,7 +74,7 @@ def run(
         pruning, watch = _pruning(plan), Checkpoints(resume_from)
         trainer = _trainer(plan, model, [pruning, watch, *callbacks], teacher, on_wait=watch.wait)
         before = _scores_before(plan, trainer, folder)
-        tell(f"before training: {describe(before) or 'not scored (--score-before)'}")
+        tell(f"before training: {describe(before) or 'not scored (--score-before would)'}")
         if resume_from is not None:
             tell(f"resuming after step {step_of(resume_from)}")
         elif resume:
