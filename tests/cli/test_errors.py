@@ -40,3 +40,8 @@ def test_a_file_whose_name_is_no_text_is_written_and_shown(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert main(["presets", "copy", "bert-base/mnli", "\udcff.toml"]) == 0
     assert (tmp_path / "\udcff.toml").is_file()
+
+
+def test_the_colours_of_another_tool_are_left_out(capsys):
+    exit_code_of(ValueError("\x1b[96mstep 3\x1b[0m failed"))
+    assert capsys.readouterr().err == "mgpp: step 3 failed\n"
