@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from safetensors import safe_open
 from transformers import AutoModelForSequenceClassification
 
 from tests.experiments.conftest import LAB
@@ -61,9 +62,13 @@ def test_tokens_that_never_occur_are_left_out_and_the_model_says_the_same(room):
     from train import load, padding_of
 
     folder = room["models"] / "minilm"
-    rows = read_rows(room["features"] / "minilm" / "text.safetensors", "train", padding_of(folder), "cpu")
+    path = room["features"] / "minilm" / "text.safetensors"
+    rows = read_rows(path, "train", padding_of(folder), "cpu")
     model, whole = load(folder, rows).eval(), AutoModelForSequenceClassification.from_pretrained(folder).eval()
     assert len(model.get_input_embeddings().weight) == len(rows.tokens) < len(whole.get_input_embeddings().weight)
+    with safe_open(path, "pt") as file:
+        ids, ends = (file.get_tensor(f"train.{key}").long() for key in ("ids", "ends"))
+    assert torch.equal(rows.tokens[rows.ids[1, : ends[1] - ends[0]]], ids[ends[0] : ends[1]])
     batch = rows.batch(torch.arange(4), 16)
     expected = whole.bert(**{**batch, "input_ids": rows.tokens[batch["input_ids"]]}).last_hidden_state
     assert torch.equal(model.bert(**batch).last_hidden_state, expected)
