@@ -95,7 +95,7 @@ class Following(Penalty):
 @dataclass(frozen=True, kw_only=True)
 class Latent(Between):
     """Pruned weights are zero while the loss is computed and keep their value beside it: the optimizer moves them on,
-    and the next event judges them with the others. Four bytes a weight, and one for which of them are zero."""
+    and the next event judges them with the others. Eight bytes a weight, four of them for which are zero."""
 
     schedule: Schedule
 

@@ -19,8 +19,8 @@ def split(weight: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _best(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """By the eigenvectors of the smaller side's products: an oblong matrix's own singular values take ten times as
-    long. Squaring loses half of the digits, of which float64 has twice as many."""
+    """By the eigenvectors of the smaller side's products: an oblong matrix's own singular values take several
+    times as long. Squaring loses half of the digits, of which float64 has twice as many."""
     if weight.shape[0] > weight.shape[1]:
         left, right = _best(weight.t(), rank)
         return right.t(), left.t()
