@@ -59,10 +59,12 @@ def stacks_of(cells: list[dict[str, Any]], most: int) -> list[list[dict[str, Any
     open_ones: dict[str, list[dict[str, Any]]] = {}
     stacks = []
     for cell in cells:
-        method = (cell["method"] or {}).get("method")
+        told = cell["method"] or {}
+        method = told.get("method")
         shared = {key: cell.get(key) for key in ("model", "task", "epochs", "batch", "held_out", "rows")}
         # Who learns from a teacher waits for the dense models, which are among the others.
         apart = {"method": method if method in APART else None, "taught": cell.get("teacher") is not None}
+        apart["ratio"] = told.get("ratio")  # layers of other ranks
         alike = key_of({**shared, **apart})
         if cell["model"] not in STACKING:
             stacks.append([cell])

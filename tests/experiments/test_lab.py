@@ -133,9 +133,10 @@ def test_what_is_alike_goes_together_and_what_cannot_goes_alone():
         cell("f", {"method": "tried"}),
         cell("g", None, model="another"),
         cell("h", None, model="another"),
+        cell("i", {"method": "losparse", "ratio": 0.02}),
     ]
     stacks = [[one["name"] for one in stack] for stack in stacks_of(cells, most=8)]
-    assert stacks == [["a", "c"], ["b", "e"], ["d"], ["f"], ["g"], ["h"]]
+    assert stacks == [["a", "c"], ["b", "e"], ["d"], ["f"], ["g"], ["h"], ["i"]]
 
 
 def test_runs_that_were_looked_at_become_the_papers_second_figure(room, tmp_path):
