@@ -14,7 +14,7 @@ import mgpp
 from mgpp import kernels
 from mgpp.kernels.layout import lay_out
 from tests.kernels.compiling import describe
-from tests.kernels.test_select_again import event_by_curvature
+from tests.kernels.test_select_again import events_by_curvature
 from tests.test_contract import STEPS, method_of
 from tests.toy import Toy, batches
 
@@ -66,7 +66,7 @@ def test_every_launch_of_every_method_compiles_for_a_gpu(launches, tmp_path):
     for case in BESIDE:
         train(case, torch.optim.AdamW, torch.float32)
     train("mgpp-decoupled", mgpp.AdamW, torch.bfloat16, **STANDING)
-    event_by_curvature(torch.device("cpu"))  # of which a pruner on a CPU makes no launches
+    events_by_curvature(torch.device("cpu"), lr=0.1, count=1)  # of which a pruner on a CPU makes no launches
     (tmp_path / "launches.json").write_text(json.dumps(list(launches.values())))
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(

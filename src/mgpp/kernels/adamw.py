@@ -18,7 +18,6 @@ from mgpp.kernels.select_kernels import (
     count_block,
     curvature,
     key_of,
-    nothing_counted,
     nothing_packed,
     record_count,
     unpack,
@@ -28,7 +27,7 @@ from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, read, span_o
 
 @triton.jit
 def _step(
-    weights, grads, means, squares, at, size, is_target, low, window,
+    weights, grads, means, squares, at, size, is_target, low, floor, window,
     lr, beta1, beta2, eps, decay, correction1, correction2, scale, most, c1, c2, inv_spike, inv_slab,
     PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
     LEAST: tl.constexpr, WEIGHT: tl.constexpr, SQUARE: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr,
@@ -60,7 +59,7 @@ def _step(
             if SCORE == "curvature":
                 score = curvature(score, v.to(SQUARE).to(tl.float32), correction2)
             key = key_of(score, SHIFT)
-            counted += count_block(key, at, size, low, window, WINDOW, NARROW, MASKED)
+            counted += count_block(key, at, size, low, floor, window, WINDOW, NARROW, MASKED)
     return counted
 
 
@@ -73,8 +72,8 @@ def _adamw_kernel(
     PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
     LEAST: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    counted = nothing_counted(NARROW)
-    low = tl.load(low_at).to(tl.int32)
+    counted = tl.zeros((8,), tl.int64)
+    low, floor = tl.load(low_at).to(tl.int32), tl.load(low_at + 1).to(tl.int32)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
         tensor = find_tensor(first_chunk, tensors, chunk)
         weights, grads = address(weight_table, tensor, WEIGHT), address(grad_table, tensor, GRAD)
@@ -87,22 +86,19 @@ def _adamw_kernel(
                 at = start + offset + tl.arange(0, BLOCK)
                 if start + offset + BLOCK <= size:
                     packed += _step(
-                        weights, grads, means, squares, at, size, is_target, low, window,
+                        weights, grads, means, squares, at, size, is_target, low, floor, window,
                         lr, beta1, beta2, eps, decay, correction1, correction2, scale, most,
                         c1, c2, inv_spike, inv_slab,
                         PRIOR, SCORE, SHIFT, WINDOW, NARROW, LEAST, WEIGHT, SQUARE, BLOCK, False,
                     )  # fmt: skip
                 elif start + offset < size:
                     packed += _step(
-                        weights, grads, means, squares, at, size, is_target, low, window,
+                        weights, grads, means, squares, at, size, is_target, low, floor, window,
                         lr, beta1, beta2, eps, decay, correction1, correction2, scale, most,
                         c1, c2, inv_spike, inv_slab,
                         PRIOR, SCORE, SHIFT, WINDOW, NARROW, LEAST, WEIGHT, SQUARE, BLOCK, True,
                     )  # fmt: skip
-            if NARROW:
-                counted += unpack(packed)
-            else:
-                counted += packed
+            counted += unpack(packed, NARROW)
     if SCORE != "none":
         record_count(counted, state, window, WINDOW, NARROW)
 

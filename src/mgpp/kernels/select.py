@@ -3,7 +3,8 @@
 An event is a fixed row of launches (`select_kernels` up to the cut, `zero_kernels` from there on):
 
     aim     (only when the target has moved) find the cut of a sample, and put a window of keys around it
-    count   one read of the weights: how many keys lie below the window, and a counter for every key inside
+    count   one read of the weights: how many keys lie below the window, how many below the floor, which is far under
+            it, and a counter for every key inside
     again   (only when the target stands still and the cut was not in the window) count 128 keys a counter in a wider
             window around the same place, put the window around those that hold the cut, and count once more
     digits  (only when the cut is still not found) radix select over all, eight bits a pass
@@ -11,11 +12,13 @@ An event is a fixed row of launches (`select_kernels` up to the cut, `zero_kerne
     ties    (only when some but not all keys equal to the cut must go) zero the first of them
 
 After the ramp the target stands still and the cut hardly moves, so the window around the last one holds the next: two
-reads and one write. But the last event's k zeros have barely grown since, and the cut is the smallest score of what was
-kept, far above them: by curvature it may move by several percent a step. The wider window holds it then. A sample's cut
-would not: it lies anywhere around the gap. (16-bit keys have no counters in memory, so no wider window: there the
-sample aims again.) What is not needed is launched all the same and returns at once, since only the device knows; a row
-never changes, so it is recorded in a CUDA graph.
+reads and one write. Where it moves more (by curvature, several percent a step), it is most often because the last
+event's k zeros have barely grown since, and the cut, the smallest score of what was kept, lies alone, far above them.
+Then any number between is as good: if k keys lie below the floor, which is put amid the last event's two sides, those
+go. If some have grown past it, the wider window holds the cut. A sample's cut would not: it lies anywhere around the
+gap. (16-bit keys have no counters in memory, so neither floor nor wider window: there the sample aims again.) What is
+not needed is launched all the same and returns at once, since only the device knows; a row never changes, so it is
+recorded in a CUDA graph.
 """
 
 import struct
@@ -77,7 +80,7 @@ class Selection:
         self.narrow = self.shift > 0
         self.width = NARROW if self.narrow else WINDOW
         self.window = torch.zeros(WINDOW, dtype=torch.int64, device=device)
-        self.low = torch.zeros(1, dtype=torch.int64, device=device)
+        self.low = torch.zeros(2, dtype=torch.int64, device=device)  # where the window begins, and the floor
         # The selection's state and each tensor's zeros, which are told; the aim's state, and both's histograms.
         told = SLOTS + len(layout.sizes)
         self.counters = torch.zeros(told + SLOTS + 8 * DIGITS, dtype=torch.int64, device=device)
@@ -245,4 +248,7 @@ class _Event:
                     **self._constants(group, WEIGHT=TRITON[group.dtypes[0]]),
                 )  # fmt: skip
             if kernel is mask_kernel:
-                scan_kernel[(1,)](own.state, own.low, own.window, own.layout.chunks, WIDTH=own.width, BLOCK=4096)
+                scan_kernel[(1,)](
+                    own.state, own.low, own.window, own.layout.chunks,
+                    WIDTH=own.width, FLOOR=not own.narrow, BLOCK=4096,
+                )  # fmt: skip

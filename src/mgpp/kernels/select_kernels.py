@@ -11,15 +11,18 @@ import triton.language as tl
 
 from mgpp.kernels.table import address, find_tensor, read
 
-# Slots of a state: was the cut inside a window (1: yes; 0: not yet; -1: none will hold it); how many keys below the
-# window; the cut's key, how many keys below it, how many equal to it go, how many are equal; and the radix select's
-# leading digits and the rank left to find.
-HIT, BELOW, CUT, CUT_BELOW, TIES, EQUAL, PREFIX, RANK = range(8)
-SLOTS = 8
+# Slots of a state: is the cut found (1: in a window; 2: above the floor; 0: not yet; -1: in no window); how many keys
+# below the window; the cut's key, how many keys below it, how many equal to it go, how many are equal; the radix
+# select's leading digits and the rank left to find; how many keys below the floor; the largest key that went, and by
+# how much LARGEST exceeds the smallest that stayed (each the largest that any program has seen, so both begin as 0).
+HIT, BELOW, CUT, CUT_BELOW, TIES, EQUAL, PREFIX, RANK, DEEP, WENT, STAYED = range(11)
+SLOTS = 11
 DIGITS = 256
+LARGEST = 0x7FFFFFFF
 
 _HIT, _BELOW, _CUT, _CUT_BELOW = tl.constexpr(HIT), tl.constexpr(BELOW), tl.constexpr(CUT), tl.constexpr(CUT_BELOW)
 _TIES, _EQUAL, _PREFIX, _RANK = tl.constexpr(TIES), tl.constexpr(EQUAL), tl.constexpr(PREFIX), tl.constexpr(RANK)
+_DEEP, _WENT, _STAYED = tl.constexpr(DEEP), tl.constexpr(WENT), tl.constexpr(STAYED)
 _DIGITS = tl.constexpr(DIGITS)
 _TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
 _HUGE = tl.constexpr(3.4028234663852886e38)  # and its largest
@@ -60,18 +63,21 @@ def start_of(low, WINDOW: tl.constexpr, COARSE: tl.constexpr):
 
 
 @triton.jit
-def count_keys(key, inside, low, window, WINDOW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr):
-    """How many keys lie below the window, and from bit 32 on how many in its middle; the others inside are counted
-    where they belong. The middle is the last cut, where millions may be equal, and would wait for one counter."""
+def count_keys(key, inside, low, floor, window, WINDOW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr):
+    """How many keys lie below the window, from bit 21 on how many in its middle, from bit 42 on how many below the
+    floor; the others inside are counted where they belong. The middle is the last cut, where millions may be equal, and
+    would wait for one counter."""
     place = (key - low) >> COARSE
-    under = key < low
+    under, deep = key < low, key < floor
     within = (key >= low) & (place < WINDOW)
     if MASKED:
         under &= inside
+        deep &= inside
         within &= inside
     middle = within & (place == WINDOW // 2)
     tl.atomic_add(window + place, tl.full(key.shape, 1, tl.int64), mask=within & ~middle, sem="relaxed")
-    return tl.sum(under.to(tl.int32)) + (tl.sum(middle.to(tl.int32)).to(tl.int64) << 32)
+    both = tl.sum(under.to(tl.int32) + (deep.to(tl.int32) << 16)).to(tl.int64)
+    return (both & 0xFFFF) + (tl.sum(middle.to(tl.int32)).to(tl.int64) << 21) + (both >> 16 << 42)
 
 
 @triton.jit
@@ -82,34 +88,31 @@ def pack_places(key, inside, low):
 
 
 @triton.jit
-def unpack(packed):
-    """The eight counters' sums over all lanes. Each lane may have counted 255 at most."""
+def unpack(packed, NARROW: tl.constexpr):
+    """The counters' sums over all lanes. Each lane may have counted 255 at most where the window is narrow; else there
+    are no lanes, and three counters of 21 bits."""
     place = tl.arange(0, 8)
     total = tl.zeros((8,), tl.int64)
-    for index in tl.static_range(8):
-        total += tl.where(place == index, tl.sum((packed >> (8 * index)) & 255), 0)
+    if NARROW:
+        for index in tl.static_range(8):
+            total += tl.where(place == index, tl.sum((packed >> (8 * index)) & 255), 0)
+    else:
+        for index in tl.static_range(3):
+            total += tl.where(place == index, (packed >> (21 * index)) & 0x1FFFFF, 0)
     return total
 
 
 @triton.jit
 def record_count(counted, state, window, WINDOW: tl.constexpr, NARROW: tl.constexpr):
     """Add one program's count to all programs'."""
+    place = tl.arange(0, 8)
     if NARROW:
-        place = tl.arange(0, 8)
         tl.atomic_add(window + (place - 1), counted, mask=(place > 0) & (place < 7), sem="relaxed")
-        tl.atomic_add(state + _BELOW, tl.sum(tl.where(place == 0, counted, 0)), sem="relaxed")
     else:
-        tl.atomic_add(state + _BELOW, counted & 0xFFFFFFFF, sem="relaxed")
-        tl.atomic_add(window + WINDOW // 2, counted >> 32, mask=counted >> 32 > 0, sem="relaxed")
-
-
-@triton.jit
-def nothing_counted(NARROW: tl.constexpr):
-    if NARROW:
-        counted = tl.zeros((8,), tl.int64)
-    else:
-        counted = tl.zeros((), tl.int64)
-    return counted
+        middle = tl.sum(tl.where(place == 1, counted, 0))
+        tl.atomic_add(window + WINDOW // 2, middle, mask=middle > 0, sem="relaxed")
+        tl.atomic_add(state + _DEEP, tl.sum(tl.where(place == 2, counted, 0)), sem="relaxed")
+    tl.atomic_add(state + _BELOW, tl.sum(tl.where(place == 0, counted, 0)), sem="relaxed")
 
 
 @triton.jit
@@ -123,14 +126,14 @@ def nothing_packed(NARROW: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def count_block(
-    key, at, size, low, window,
+    key, at, size, low, floor, window,
     WINDOW: tl.constexpr, NARROW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr = 0,
 ):  # fmt: skip
-    """Packed counters where the window is narrow, else the numbers of keys below it and in its middle."""
+    """Packed counters, for `unpack`."""
     if NARROW:
         counted = pack_places(key, at < size, low)
     else:
-        counted = count_keys(key, at < size, low, window, WINDOW, MASKED, COARSE)
+        counted = count_keys(key, at < size, low, floor, window, WINDOW, MASKED, COARSE)
     return counted
 
 
@@ -145,7 +148,8 @@ def count_kernel(
     if AGAIN:
         chunks *= (tl.load(state + _HIT) == 0).to(tl.int32)
     low = start_of(tl.load(low_at).to(tl.int32), WINDOW, COARSE)
-    counted = nothing_counted(NARROW)
+    floor = tl.load(low_at + 1).to(tl.int32)
+    counted = tl.zeros((8,), tl.int64)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
         tensor = find_tensor(first_chunk, tensors, chunk)
         first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
@@ -157,14 +161,11 @@ def count_kernel(
                 at = start + offset + tl.arange(0, BLOCK)
                 if start + offset + BLOCK <= size:
                     key = key_of(score_of(first, second, at, size, factor, SCORE, False), SHIFT)
-                    packed += count_block(key, at, size, low, window, WINDOW, NARROW, False, COARSE)
+                    packed += count_block(key, at, size, low, floor, window, WINDOW, NARROW, False, COARSE)
                 elif start + offset < size:
                     key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
-                    packed += count_block(key, at, size, low, window, WINDOW, NARROW, True, COARSE)
-            if NARROW:
-                counted += unpack(packed)
-            else:
-                counted += packed
+                    packed += count_block(key, at, size, low, floor, window, WINDOW, NARROW, True, COARSE)
+            counted += unpack(packed, NARROW)
     record_count(counted, state, window, WINDOW, NARROW)
 
 
@@ -176,14 +177,18 @@ def clear_kernel(state, window, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
             tl.store(window + offset + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.int64))
         if tl.program_id(0) == 0:
             tl.store(state + _BELOW, 0)
+            tl.store(state + _DEEP, 0)
 
 
 @triton.jit
 def resolve_kernel(
     state, aim, low_at, window, target, WIDTH: tl.constexpr, COARSE: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """One program: the first key of the window at which more than k keys lie at or below; k is `target`. `COARSE`: of
-    2^COARSE keys it is not known which, so the next window is put around them; there is none if no counter has it."""
+    """One program: the first key of the window at which more than k keys lie at or below; k is `target`. If there is
+    none, but k keys lie below the floor, those go: the cut is the smallest that stays, which the mask finds.
+
+    `COARSE`: of 2^COARSE keys it is not known which, so the next window is put around them; there is none if no counter
+    has it."""
     k = tl.load(target)
     below = tl.load(state + _BELOW)
     found = tl.load(state + _HIT).to(tl.int32)
@@ -209,9 +214,16 @@ def resolve_kernel(
                     tl.store(aim + _HIT, 1)
                 found = 1
             below += inside
-    if COARSE > 0:  # noqa: SIM102 (one is known when the kernel is compiled, the other when it runs)
-        if found == 0:
+    if found == 0:
+        if COARSE > 0:
             tl.store(state + _HIT, -1)
+        elif tl.load(state + _DEEP) == k:
+            tl.store(state + _CUT, tl.load(low_at + 1))
+            tl.store(state + _CUT_BELOW, k)
+            tl.store(state + _TIES, 0)
+            tl.store(state + _EQUAL, 1)  # more than the ties: none of them go
+            tl.store(state + _HIT, 2)
+            tl.store(aim + _HIT, 1)
 
 
 @triton.jit

@@ -7,10 +7,11 @@ Roles: `weights` are masked; `first` and `second` are what the score is computed
 import triton
 import triton.language as tl
 
-from mgpp.kernels.select_kernels import CUT, EQUAL, TIES, key_of, score_of
+from mgpp.kernels.select_kernels import CUT, EQUAL, LARGEST, STAYED, TIES, WENT, key_of, score_of
 from mgpp.kernels.table import address, find_tensor, read
 
 _CUT, _TIES, _EQUAL = tl.constexpr(CUT), tl.constexpr(TIES), tl.constexpr(EQUAL)
+_WENT, _STAYED, _LARGEST = tl.constexpr(WENT), tl.constexpr(STAYED), tl.constexpr(LARGEST)
 
 
 @triton.jit
@@ -31,7 +32,10 @@ def _mask_block(
         equal &= inside
     else:
         tl.store(weights + at, kept)
-    return tl.sum(zero.to(tl.int32)), tl.sum(equal.to(tl.int32))
+        inside = at >= 0
+    went = tl.where(inside & (key < cut), key, 0)
+    stayed = tl.where(inside & (key >= cut), key ^ _LARGEST, 0)
+    return tl.sum(zero.to(tl.int32)), tl.sum(equal.to(tl.int32)), went, stayed
 
 
 @triton.jit
@@ -43,6 +47,7 @@ def mask_kernel(
 ):  # fmt: skip
     cut = tl.load(state + _CUT).to(tl.int32)
     all_ties = tl.load(state + _TIES) == tl.load(state + _EQUAL)
+    went, stayed = tl.zeros((BLOCK,), tl.int32), tl.zeros((BLOCK,), tl.int32)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
         tensor = find_tensor(first_chunk, tensors, chunk)
         weights = address(weight_table, tensor, WEIGHT)
@@ -54,22 +59,31 @@ def mask_kernel(
         for offset in range(0, CHUNK, BLOCK):
             at = start + offset + tl.arange(0, BLOCK)
             if start + offset + BLOCK <= size:
-                z, e = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, False)
-                zero += z
-                equal += e
+                z, e, w, s = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, False)
+                zero, equal = zero + z, equal + e
+                went, stayed = tl.maximum(went, w), tl.maximum(stayed, s)
             elif start + offset < size:
-                z, e = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, True)
-                zero += z
-                equal += e
+                z, e, w, s = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, True)
+                zero, equal = zero + z, equal + e
+                went, stayed = tl.maximum(went, w), tl.maximum(stayed, s)
         tl.atomic_add(zeros + tl.load(number + tensor), zero.to(tl.int64), sem="relaxed")
         tl.store(ties_of_chunk + tl.load(base + tensor) + local, equal.to(tl.int64))
+    tl.atomic_max(state + _WENT, tl.max(went).to(tl.int64), sem="relaxed")
+    tl.atomic_max(state + _STAYED, tl.max(stayed).to(tl.int64), sem="relaxed")
 
 
 @triton.jit
-def scan_kernel(state, low_at, ties_of_chunk, chunks, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """One program: where the next window lies, and, if ties must be told apart, how many precede each chunk."""
+def scan_kernel(
+    state, low_at, ties_of_chunk, chunks, WIDTH: tl.constexpr, FLOOR: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """One program: where the next window and the floor lie, and, if ties must be told apart, how many precede each
+    chunk. The floor is amid what went and what stayed."""
+    went, cut = tl.load(state + _WENT), tl.load(state + _STAYED) ^ _LARGEST
+    tl.store(state + _CUT, cut)
     # Never from key 0: zeros are many, and a counter that millions of them hit holds up the device for 50 ms.
-    tl.store(low_at, tl.maximum(tl.load(state + _CUT) - WIDTH // 2, 1))
+    tl.store(low_at, tl.maximum(cut - WIDTH // 2, 1))
+    if FLOOR:
+        tl.store(low_at + 1, went + (cut - went + 1) // 2)
     ties = tl.load(state + _TIES)
     if (ties > 0) & (ties < tl.load(state + _EQUAL)):
         before = tl.zeros((), tl.int64)
