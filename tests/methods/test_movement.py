@@ -140,6 +140,16 @@ def test_soft_movement_equals_autograd_through_the_mask_and_the_penalty():
     assert 0 < emerged < NUM_WEIGHTS
 
 
+def test_hard_movement_chooses_its_mask_at_every_step_unless_told_otherwise():
+    records: list[dict] = []
+    model = Toy()
+    ramp = {name: value for name, value in RAMP.items() if name != "every"}
+    _, optimizer = start(model, mgpp.Movement(**ramp), on_record=records.append)
+    take_steps(model, optimizer, batches())
+    assert [record["step"] for record in records if record["event"] == "prune"] == list(range(4, STEPS + 1))
+    assert (mgpp.Movement(**ramp, every=3).every, mgpp.SoftMovement(**ramp).every) == (3, 10)
+
+
 def test_soft_movement_records_what_emerges_and_what_is_asked():
     records: list[dict] = []
     model = Toy()

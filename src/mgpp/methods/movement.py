@@ -11,7 +11,7 @@ from mgpp.methods.prior import Prior, check_prior, penalty_of
 from mgpp.methods.ramp import Ramp
 from mgpp.methods.recipe import Recipe, Score, Select, Step
 from mgpp.methods.structured import Patterned, leave_masks_, matrices_beside, shapes_of
-from mgpp.methods.times import Run
+from mgpp.methods.times import Run, Time
 
 SCOPES = ("layer", "global")
 
@@ -21,9 +21,11 @@ class Movement(Ramp):
     """Keeps the weights that move away from zero: S sums up (dL/dW')·W through an Adam of its own, at `score_lr`.
 
     `scope="layer"` prunes every matrix to the same sparsity, as the original; "global" prunes all matrices together.
-    17 bytes a weight.
+    `every` is 1, as the original: a cut by these scores harms far more than one of its size by magnitude, so each is
+    to be as small as can be (docs/results.md). 17 bytes a weight.
     """
 
+    every: Time = 1
     score_lr: float = 1e-2
     scope: Literal["layer", "global"] = "layer"
     prior: Prior | None = None
