@@ -13,13 +13,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.pages.choosing import candidates, chosen, protocol
 from experiments.pages.figure2 import figure2
 from experiments.pages.glue import table1, table2
+from experiments.pages.movement import cut, movement
 from experiments.pages.paper import paper
 from experiments.pages.single import cnn_dailymail, decoder, levels, squad, upstream
 from experiments.pages.tried import ablations, sweep
 from experiments.pages.varied import varied
 
 # Of the laboratory's cells, and of runs of their own.
-OF_CELLS = (protocol, table1, table2, paper, chosen, candidates, ablations, varied, sweep, figure2)
+OF_CELLS = (protocol, table1, table2, paper, chosen, candidates, ablations, varied, movement, cut, sweep, figure2)
 OF_RUNS = (levels, squad, cnn_dailymail, decoder, upstream)
 MAKERS: dict[str, Callable[..., str]] = {make.__name__: make for make in (*OF_CELLS, *OF_RUNS)}
 

@@ -4,6 +4,7 @@
     python experiments/glue/grid.py table MODEL CHOSEN.jsonl CELLS         the best of each, on the validation sets
     python experiments/glue/grid.py table2 MODEL CHOSEN.jsonl CELLS        some of these, on the tasks of parts.py
     python experiments/glue/grid.py vary MODEL CELLS                       variations on the recommended form, held-out
+    python experiments/glue/grid.py movement MODEL CELLS                   hard movement, masked more or less often
     python experiments/glue/grid.py figure MODEL CHOSEN.jsonl CELLS        a few again, looked at while they train
 
 The candidates of every method are as many for all, but for two that cost more: three learning rates, and where a
@@ -37,7 +38,7 @@ METHODS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "GMP": ({"method": "gmp"}, [{}]),
     "L2": ({"method": "l2"}, [{"weight": 1e-4}, {"weight": 1e-3}]),
     "PA": ({"method": "prior_annealing"}, [{}, {"spike_var_start": 1e-5, "spike_var_end": 1e-6}]),
-    "Movement": ({"method": "movement"}, [{"scope": "layer"}, {"scope": "global"}]),
+    "Movement": ({"method": "movement", "every": 1}, [{"scope": "layer"}, {"scope": "global"}]),
     "SoftMovement": ({"method": "soft_movement"}, [{"score_penalty": 100.0}, {"score_penalty": 400.0}]),
     "ITP": ({"method": "itp"}, [{}]),
     "PLATON": ({"method": "platon"}, [{"beta2": 0.85}, {"beta2": 0.95}]),
@@ -86,7 +87,6 @@ TRIED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "Adam's β2 0.99": (MILD, {"betas": [0.9, 0.99]}),
     "Adam's β2 0.98": (MILD, {"betas": [0.9, 0.98]}),
     "learning rate level until the ramp's end": (MILD, {"level": 0.7}),
-    "Movement from 0.3": ({"method": "movement", "start": 0.3}, {}),
     "PA, not clipped": ({"method": "prior_annealing"}, {"clip": None}),
 }
 
@@ -117,6 +117,18 @@ VARIED: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
     "score: posterior, 32n": ({**TRIED_ON_BEST, "form": "posterior", "examples": 32.0}, (0.95,)),
     "score |θ|·v̂^⅜": ({**TRIED_ON_BEST, "form": "power", "power": 0.75}, (0.95,)),
 }
+
+# Hard movement on STS-B: (epochs, sparsities, settings), each with a mask every so many steps; what else was turned.
+LONGER = {"start": 0.05, "end": 0.95}
+MOVED: list[tuple[int, tuple[float, ...], dict[str, Any]]] = [
+    *[(6, (0.2, 0.5, 0.8), {"every": every}) for every in (1, 10)],
+    *[(24, (0.5, 0.8), {"every": every}) for every in (1, 10)],
+    *[(72, (0.8,), {"every": every}) for every in (1, 10)],
+    (24, (0.9,), {"every": 1}),
+    *[(epochs, (0.8,), {"every": 1, **own}) for epochs in (6, 24, 72) for own in (LONGER, {"lr": 3e-5})],
+    *[(epochs, (0.8,), {"every": 1, "score_lr": rate}) for epochs, rate in ((6, 1e-3), (6, 1e-1), (24, 1e-3))],
+    (6, (0.8,), {"every": 1, "scope": "global"}),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +223,16 @@ def varied(model: str) -> list[dict[str, Any]]:
     ]
 
 
+def movement(model: str) -> list[dict[str, Any]]:
+    cells = []
+    for epochs, sparsities, settings in MOVED:
+        own = {"method": "movement", "scope": "layer", **settings}
+        more = {"lr": own.pop("lr", RATES[model][1]), "held_out": True, "seed": 0}
+        of_them = [cell("Movement study", model, "stsb", own, sparsity, **more) for sparsity in sparsities]
+        cells += [{**each, "epochs": epochs} for each in of_them]
+    return cells
+
+
 def best(lines: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Of each name the candidate with the best mean, if it was run on all the tasks."""
     scores: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
@@ -262,9 +284,12 @@ def read(path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
+ALONE = {"choose": candidates, "vary": varied, "movement": movement}  # need no chosen settings
+
+
 def main(what: str, model: str, *paths: str) -> None:
-    if what in ("choose", "vary"):
-        cells = candidates(model) if what == "choose" else varied(model)
+    if what in ALONE:
+        cells = ALONE[what](model)
     else:
         chosen = best(read(paths[0]))
         cells = figure(model, chosen) if what == "figure" else table(model, chosen, what)

@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -137,6 +139,35 @@ def test_what_is_alike_goes_together_and_what_cannot_goes_alone():
     ]
     stacks = [[one["name"] for one in stack] for stack in stacks_of(cells, most=8)]
     assert stacks == [["a", "c"], ["b", "e"], ["d"], ["f"], ["g"], ["h"], ["i"]]
+
+
+def test_a_cut_takes_the_lowest_of_every_matrix_and_is_taken_back(room):
+    import cut
+    from rows import read_rows
+    from train import load, padding_of
+
+    folder = room["models"] / "minilm"
+    rows = read_rows(room["features"] / "minilm" / "text.safetensors", "train", padding_of(folder), "cpu")
+    rows = replace(rows, labels=torch.linspace(0, 5, len(rows)))
+    model = load(folder, rows).train()
+    watched = cut.Watched(model)
+    before = [weight.detach().clone() for weight in watched.weights]
+    chosen = next(cut.steps(rows, seed=0))
+    index = torch.as_tensor(chosen)
+    model(**rows.batch(index, rows.width(chosen))).logits.square().mean().backward()
+    watched.hear(t=1, share=0.5)
+    for weight, score, total in zip(watched.weights, watched.scores, watched.sums, strict=True):
+        torch.testing.assert_close(total, -0.5 * weight.grad * weight.detach())
+        assert torch.equal(score.sign(), total.sign())  # Adam's first step is as long for every score
+    found = cut.look(model, watched, rows, seed=0)
+    assert [(each["by"], each["share"]) for each in found["cuts"]] == list(product(watched.kinds(0), cut.SHARES))
+    assert all(torch.equal(weight, old) for weight, old in zip(watched.weights, before, strict=True))
+    assert model.training
+    watched.cut_(watched.kinds(0)["magnitude"], 0.1)
+    for weight, old in zip(watched.weights, before, strict=True):
+        gone = old[weight == 0].abs()
+        assert len(gone) == int(0.1 * old.numel())
+        assert gone.max() <= old[weight != 0].abs().min()
 
 
 def test_runs_that_were_looked_at_become_the_papers_second_figure(room, tmp_path):

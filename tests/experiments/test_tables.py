@@ -202,7 +202,8 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
 
 
 @pytest.mark.parametrize(
-    "maker", ["table1", "table2", "chosen", "ablations", "varied", "figure2", "sweep", "candidates"]
+    "maker",
+    ["table1", "table2", "chosen", "ablations", "varied", "movement", "cut", "figure2", "sweep", "candidates"],
 )
 def test_without_results_every_maker_says_so(results, maker):
     words = {"sweep": ["lr"], "candidates": ["stsb"]}.get(maker, [])
@@ -221,6 +222,58 @@ def test_variations_stand_beside_the_recommended_form(results):
     assert set(rows) >= {name.replace("|", r"\|") for name, (_, at) in grid.VARIED.items() if 0.95 in at}
     write(results, "vary", [line_of(cell, 0.5) for cell in planned if cell["task"] == "stsb"])
     assert MAKERS["varied"]("minilm").startswith("Not all cells have been run yet: 90 of 270.")
+
+
+def test_movement_is_told_with_the_most_that_an_event_takes_and_what_else_was_changed(results):
+    planned = grid.movement("minilm")
+    steps = {6: 1000, 24: 4000, 72: 12000}
+    lines = [line_of(cell, cell["method"]["every"] / 100, steps=steps[cell["epochs"]]) for cell in planned]
+    before = {**grid.RAMP, "method": "movement", "sparsity": 0.9}
+    old = {**planned[0], "name": "Movement, every 10", "method": before, "epochs": 6}
+    lines += [line_of({**old, "seed": seed, "lr": 0.25}, 0.5 + seed / 10) for seed in (0, 1)]
+    write(results, "movement", lines)
+    head, _, *rows = rows_of(MAKERS["movement"]("minilm"))
+    rows = [row for row in rows if len(row) == len(head)]
+    assert len(rows) == len(planned)
+    # From step 100 to 700, 600 steps: 1 - (599/600)^3 of 80%, and with ten steps 1 - (590/600)^3.
+    assert ["6", "step", "80%", "", "1,000", "0.40%", "1.0"] in rows
+    assert ["6", "10 steps", "80%", "", "1,000", "3.93%", "10.0"] in rows
+    assert {row[3] for row in rows if row[0] == "72"} == {"", "start 0.05, end 0.95", "learning rate 3e-05"}
+    assert row_of(MAKERS["movement"]("minilm"), "held-out rows")[:6] == [
+        "held-out rows", "layer", "0.1", "0.25", "90%", "55.0 ± 7.1",
+    ]  # fmt: skip
+    write(results, "movement", lines[:5])
+    assert MAKERS["movement"]("minilm").startswith("Not all cells have been run yet: 5 of 23.")
+
+
+def test_the_recorded_study_of_movement_is_the_one_that_is_planned():
+    found = {cells.key_of(line["cell"]) for line in cells.lines_of("minilm", "movement")}
+    planned = {cells.key_of(cell) for cell in grid.movement("minilm")}
+    assert len(planned) == 23
+    assert planned <= found
+    names = {json.loads(key)["name"] for key in found - planned}
+    assert names == {"Movement, every 10", "Movement from 0.3, every 10"}
+
+
+@pytest.mark.parametrize("what", ["choose", "table", "table2"])
+def test_hard_movement_stands_in_no_table_without_saying_how_often_it_masks(what):
+    methods = [line["cell"]["method"] or {} for line in cells.lines_of("minilm", what)]
+    assert all(method["every"] == 1 for method in methods if method.get("method") == "movement")
+
+
+def test_cuts_have_a_table_for_every_look_and_a_column_for_every_share(results):
+    cuts = [
+        {"by": kind, "share": share, "pearson": share, "mse": 2.0}
+        for kind in ("lowest S", "random")
+        for share in (0.001, 0.01)
+    ]
+    looks = [{"step": step, "dense": {"pearson": 0.75, "mse": 1.5}, "cuts": cuts} for step in (97, 291)]
+    write(results, "cut", [{"cell": {"name": "cut", "seed": seed}, "looks": looks, **MADE_ON} for seed in (1, 0)])
+    text = MAKERS["cut"]("minilm")
+    assert "After 97 steps, seeds 0, 1; whole, the model has 75.0 (1.50), 75.0 (1.50):" in text
+    assert "After 291 steps" in text
+    assert rows_of(text)[0] == ["cut by", "0.1%", "1.0%"]
+    assert row_of(text, "random", table=1)[1:] == ["0.1 (2.00), 0.1 (2.00)", "1.0 (2.00), 1.0 (2.00)"]
 
 
 def test_a_larger_model_has_fewer_methods_and_cells():
