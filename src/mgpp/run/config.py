@@ -17,8 +17,9 @@ Device = Literal["auto", "cpu", "cuda"]
 MOST_EPOCHS, MOST_STEPS = 1_000_000, 10_000_000
 MOST_PROCESSES = 1_024
 
-# None changes a result, so a run may be resumed elsewhere, with more workers and other trackers.
-FREE_TO_CHANGE = {"output", "report_to", "workers"}
+# None changes what is trained, so a run may be resumed elsewhere, with more workers and other trackers, and with fewer
+# rows scored at a time than those for which the memory was too small.
+FREE_TO_CHANGE = {"output", "report_to", "workers", "eval_batch_size"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Any
 from transformers import Seq2SeqTrainingArguments, Trainer
 
 from mgpp.run.config import check_machine
+from mgpp.run.reasons import NoMemoryToScore, is_out_of_memory
 from mgpp.run.remembered import learnt_from
 from mgpp.run.result import provenance, sparsity_of
 from mgpp.run.trainers import make_trainer
@@ -62,10 +63,14 @@ def evaluate(
 
 def scores(trainer: Trainer) -> dict[str, float]:
     """Loss and metrics on the evaluation rows, without the Trainer's prefix and timings."""
+    try:
+        metrics = trainer.evaluate()
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise NoMemoryToScore(str(error)) from error
+        raise
     # PruningCallback adds its sparsity and cut to what is logged, without the prefix.
-    found = {
-        name.removeprefix("eval_"): value for name, value in trainer.evaluate().items() if name.startswith("eval_")
-    }
+    found = {name.removeprefix("eval_"): value for name, value in metrics.items() if name.startswith("eval_")}
     told = {name: value for name, value in found.items() if not name.endswith(_TIMINGS)}
     for name, value in told.items():
         if not math.isfinite(value):

@@ -9,12 +9,18 @@ _FULL = ("No space left", "os error 28", "PytorchStreamWriter", "inline_containe
 _NO_MEMORY = ("DefaultCPUAllocator", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "Cannot allocate memory")
 
 
+class NoMemoryToScore(MemoryError):
+    """While the model was scored, where what is trained at a time is of no matter."""
+
+
 def reason_of(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if is_full_disk(error):
         return f"the disk is full: free some space ({text[:200]})"
     if is_out_of_memory(error):
-        return f"out of memory: lower --batch-size and raise --accumulate ({text[:200] or type(error).__name__})"
+        scored = isinstance(error, NoMemoryToScore)
+        cure = "lower --eval-batch-size" if scored else "lower --batch-size and raise --accumulate"
+        return f"out of memory{' while scoring' * scored}: {cure} ({text[:200] or type(error).__name__})"
     if isinstance(error, FloatingPointError | ValueError | OSError):
         return text
     return f"{type(error).__name__}: {text[:400]}"
