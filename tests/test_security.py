@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,7 @@ def test_a_checkpoint_with_code_in_it_is_not_resumed(name, tmp_path, tiny_bert, 
     assert main([*words, "--keep-checkpoints"]) == 0
     (tmp_path / "out" / "result.json").unlink()
     trace = tmp_path / "trace"
+    shutil.rmtree(tmp_path / "out" / "checkpoints" / "checkpoint-2")  # no step follows it: its files are not read
     for checkpoint in (tmp_path / "out" / "checkpoints").glob("checkpoint-*"):
         as_torch_file(checkpoint / name, {"state": Attack(trace)})
     capsys.readouterr()

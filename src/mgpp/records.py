@@ -4,10 +4,11 @@ Records hold no clock times, so that a resumed run's file is the undisturbed run
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from mgpp.disk import write_whole
+from mgpp.disk import on_disk, write_whole
 
 
 def append(path: Path, record: dict[str, Any]) -> None:
@@ -29,6 +30,13 @@ def _parsed(line: bytes, number: int, path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or (type(record.get("event")), type(record.get("step"))) != (str, int):
         raise ValueError(f"{path} is damaged (line {number} is no record of a step): mend or remove that line")
     return record
+
+
+def cut(path: Path, size: int) -> None:
+    """Forget what came after the first `size` bytes: what follows a run's last step has no later step to tell it by."""
+    if path.exists() and path.stat().st_size > size:
+        os.truncate(path, size)
+        on_disk(path)
 
 
 def rewind(path: Path, step: int) -> None:

@@ -73,6 +73,7 @@ def _run(*words: object) -> None:
 
 def _unfinish(folder: Path) -> None:
     """As if it had been killed after its first step."""
+    shutil.rmtree(folder / "checkpoints" / "checkpoint-2")
     for path in folder.iterdir():
         if path.is_file() and path.name != "run.json":
             path.unlink()

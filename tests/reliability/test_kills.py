@@ -119,9 +119,11 @@ def test_a_reader_never_meets_half_a_checkpoint(forked, given, calls, tmp_path):
         for mark in folder.glob("checkpoints/*/whole.json"):
             json.loads(mark.read_text())
             files = {path.name for path in mark.parent.iterdir()}
-            assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "pruner.safetensors"} <= files
+            assert {"model.safetensors", "trainer_state.json", "pruner.safetensors"} <= files
             for name in ("model.safetensors", "pruner.safetensors"):
                 with safetensors.safe_open(mark.parent / name, framework="pt") as file:
                     assert list(file.keys())
-            torch.load(mark.parent / "optimizer.pt", weights_only=True)
+            if mark.parent.name != "checkpoint-10":  # the last, from which no step is taken
+                assert {"optimizer.pt", "scheduler.pt", "rng_state.pth"} <= files
+                torch.load(mark.parent / "optimizer.pt", weights_only=True)
         start_anew(folder)

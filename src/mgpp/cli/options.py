@@ -98,7 +98,7 @@ SETTINGS: dict[str, Setting] = {
     "eval_batch_size": Setting(int, "Rows scored at a time."),
     "eval_steps": Setting(int, "Score during training, too."),
     "logging_steps": Setting(int),
-    "save_steps": Setting(int, "Steps from checkpoint to checkpoint."),
+    "save_steps": Setting(int, "Steps from checkpoint to checkpoint; the last step has one always."),
     "workers": Setting(int, "Processes that load data."),
     "report_to": Setting(list[str], "tensorboard (into the run's folder), wandb, mlflow, ... May be repeated."),
 }

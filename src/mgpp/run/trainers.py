@@ -41,7 +41,8 @@ class _Steady(DataLoader[Any]):
 class _Loading(Trainer):
     """Before another Trainer in a class's bases, it loads by steady processes and tells how long each step waited.
 
-    Not for the first: what it takes to start, or to find a stopped run's place again, is no step's.
+    Not for the first: what it takes to start, or to find a stopped run's place again, is no step's. Resumed after the
+    last step it loads nothing, where a Trainer would take one step more.
     """
 
     def __init__(self, *args: Any, on_wait: Callable[[float], None], **kwargs: Any) -> None:
@@ -55,6 +56,9 @@ class _Loading(Trainer):
         return loader
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+            return [], None
         asked = time.perf_counter()
         batches = super().get_batch_samples(*args, **kwargs)
         if self._began:

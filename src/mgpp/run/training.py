@@ -67,16 +67,19 @@ def run(
         prepare(model, config.method, include=config.include, exclude=config.exclude)
     for line in (*plan.task.notes, *_outline(plan, loaded)):
         tell(line)
-    with folder.taken(config, resume=resume, overwrite=overwrite) as cut_short, _stops_cleanly(folder):
+    with folder.taken(config, resume=resume, overwrite=overwrite) as cut_short, _stops_cleanly(folder, plan):
         for name in cut_short:
             tell(f"{name} was not finished when the run stopped: it is removed")
         resume_from = folder.newest_checkpoint()
-        pruning, watch = _pruning(plan), Checkpoints(resume_from)
+        pruning, watch = _pruning(plan), Checkpoints()
+        if resume_from is not None:
+            watch.resume(resume_from)
         trainer = _trainer(plan, model, [pruning, watch, *callbacks], teacher, on_wait=watch.wait)
         before = _scores_before(plan, trainer, folder)
         tell(f"before training: {describe(before) or 'not scored (--score-before would)'}")
         if resume_from is not None:
-            tell(f"resuming after step {step_of(resume_from)}")
+            what = "with the scoring, " if _is_last(resume_from, plan) else ""
+            tell(f"resuming {what}after step {step_of(resume_from)}")
         elif resume:
             tell(f"no checkpoint had been written: starting from step 1 (--save-steps is {config.save_steps})")
         set_seed(config.seed)  # scoring draws random numbers, and a resumed run may have skipped it
@@ -240,21 +243,28 @@ def _save_tokenizer(plan: Plan, draft: Path) -> None:
 
 
 @contextmanager
-def _stops_cleanly(folder: RunFolder) -> Iterator[None]:
+def _stops_cleanly(folder: RunFolder, plan: Plan) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
         folder.abandon()
-        raise RunInterrupted(f"interrupted; {_way_on(folder)}") from None
+        raise RunInterrupted(f"interrupted; {_way_on(folder, plan)}") from None
     except Exception as error:
         folder.abandon()
-        raise RunStopped(f"{reason_of(error)}; {_way_on(folder)}") from error
+        raise RunStopped(f"{reason_of(error)}; {_way_on(folder, plan)}") from error
 
 
-def _way_on(folder: RunFolder) -> str:
+def _is_last(checkpoint: Path, plan: Plan) -> bool:
+    return step_of(checkpoint) >= plan.length.total_steps
+
+
+def _way_on(folder: RunFolder, plan: Plan) -> str:
     if folder.is_finished:
         return f"the run in {folder.path} is finished all the same"
     checkpoint = folder.newest_checkpoint()
     if checkpoint is None:
         return "no checkpoint had been written yet, so nothing is left of this run (--save-steps writes them sooner)"
-    return f"the last good checkpoint is {checkpoint}: the same command with --resume goes on from there"
+    kept = f"the last good checkpoint is {checkpoint}"
+    if _is_last(checkpoint, plan):
+        return f"all steps are trained, and {kept}: the same command with --resume goes on with the scoring"
+    return f"{kept}: the same command with --resume goes on from there"

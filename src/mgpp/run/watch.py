@@ -25,14 +25,18 @@ class Checkpoints(TrainerCallback):
     """Marks each checkpoint as whole, keeps the newest, and counts the seconds over all the sessions of a run: of
     training, and of those how many it waited for data.
 
-    The last step gets none: the finished model follows at once, and a Trainer resumed there would take a step more.
+    The last step always gets one, before the scoring that may take as long as the training did. What only a further
+    step would need is left out of it: the optimizer's state is twice the model.
     """
 
-    def __init__(self, resume_from: Path | None = None) -> None:
+    def __init__(self) -> None:
         self._before = self.waited = 0.0
         self._began: float | None = None
-        if resume_from is not None:
-            self._before, self.waited = _times_in(resume_from / WHOLE_FILE)
+
+    def resume(self, checkpoint: Path) -> None:
+        """Count on from there, and forget the records that came after it."""
+        self._before, self.waited, size = _read_mark(checkpoint / WHOLE_FILE)
+        records.cut(checkpoint.parent / RECORDS_FILE, size)
 
     @property
     def seconds(self) -> float:
@@ -56,20 +60,24 @@ class Checkpoints(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.global_step >= state.max_steps:
-            control.should_save = False
+            self.stop()  # what is written from here on is not training
+            control.should_save, args.save_only_model = True, True
+            control.should_evaluate = False  # the run's own scoring follows, of the same weights
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         folder = Path(str(args.output_dir))
         on_disk(folder / RECORDS_FILE)  # a resumed run writes only those that come after the checkpoint
         told = {"step": state.global_step, "seconds": self.seconds, "waited": self.waited}
+        told["records"] = (folder / RECORDS_FILE).stat().st_size
         mark_whole(folder / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}", told)
         keep_newest(folder, KEPT)
 
 
-def _times_in(marker: Path) -> tuple[float, float]:
+def _read_mark(marker: Path) -> tuple[float, float, int]:
+    """Seconds of training, of waiting, and the bytes of records up to there."""
     try:
         told = json.loads(marker.read_text(encoding="utf-8"))
-        return float(told["seconds"]), float(told["waited"])
+        return float(told["seconds"]), float(told["waited"]), int(told["records"])
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         told = f"{marker} is damaged ({type(error).__name__}: {error})"
         raise ValueError(f"{told}: remove {marker.parent}, to resume from an earlier one") from None
