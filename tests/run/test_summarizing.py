@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, T5Config, T5ForConditionalGeneration
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    BartForConditionalGeneration,
+    EncoderDecoderCache,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 from transformers.models.bart.modeling_bart import BartEncoder
 
 pytest.importorskip("datasets")
@@ -13,7 +20,8 @@ pytest.importorskip("rouge_score")
 
 import mgpp
 from mgpp import records
-from mgpp.run import RunConfig, evaluate, run
+from mgpp.run import RunConfig, RunInterrupted, evaluate, run
+from mgpp.tasks.generation import reads_in_place
 from tests.tiny_tasks import BART_PRUNABLE
 
 
@@ -51,6 +59,42 @@ def test_a_pruned_model_learns_to_sum_up_and_writes_the_same_when_loaded_again(c
     assert (model.generation_config.num_beams, model.generation_config.max_length) == (3, 9)
     written = model.generate(**tokenizer("the film was great", return_tensors="pt"))
     assert tokenizer.decode(written[0], skip_special_tokens=True).startswith("the film was")
+
+
+def test_writing_that_is_interrupted_goes_on_from_the_trained_model(config, monkeypatch, tmp_path):
+    config = replace(config, max_steps=3, logging_steps=2, save_steps=100)
+    whole = run(replace(config, output=str(tmp_path / "whole")))
+    with monkeypatch.context() as patch:
+        patch.setattr(BartForConditionalGeneration, "generate", interrupt)
+        with pytest.raises(RunInterrupted, match="goes on with the scoring"):
+            run(config)
+    result = run(config, resume=True)
+    assert (result["after"], result["zeros"]) == (whole["after"], whole["zeros"])
+    for name in ("model.safetensors", "records.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def test_beams_write_the_same_where_what_they_read_is_not_copied(tiny_bart):
+    model = BartForConditionalGeneration.from_pretrained(tiny_bart)
+    torch.manual_seed(0)
+    texts = torch.randint(5, model.config.vocab_size, (6, 20))
+    with torch.no_grad():
+        model.model.encoder.embed_tokens.weight.normal_()  # so that beams differ
+    how = {"num_beams": 4, "num_return_sequences": 4, "max_length": 12, "do_sample": False, "output_scores": True}
+    expected = model.generate(texts, **how, return_dict_in_generate=True)
+    copied = []
+    cross = EncoderDecoderCache.reorder_cache
+    with pytest.MonkeyPatch.context() as patch, reads_in_place(model):
+        patch.setattr(EncoderDecoderCache, "reorder_cache", lambda *args: copied.append(cross(*args)))
+        found = model.generate(texts, **how, return_dict_in_generate=True)
+    assert torch.equal(found.sequences, expected.sequences)
+    assert torch.equal(found.sequences_scores, expected.sequences_scores)
+    assert not copied
+    assert not hasattr(model, "_reorder_cache")
 
 
 def test_summaries_are_written_once_unless_asked_for_before_training_too(config):

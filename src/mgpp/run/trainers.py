@@ -15,6 +15,7 @@ from mgpp.distillation import DistillationTrainer
 from mgpp.run.config import RunConfig
 from mgpp.run.sampling import LengthGrouped
 from mgpp.tasks import Task
+from mgpp.tasks.generation import reads_in_place
 
 MakeSampler = Callable[..., Sampler[int]]
 
@@ -82,7 +83,7 @@ class _Writing(Seq2SeqTrainer):
     def prediction_step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
         # The Trainer's own autocast is on the model's forward, and `generate` calls the encoder by itself. One context
         # around a whole batch also casts every weight once for all the tokens that are written.
-        with self.accelerator.autocast():
+        with self.accelerator.autocast(), reads_in_place(self.model):
             return super().prediction_step(*args, **kwargs)
 
 
