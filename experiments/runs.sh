@@ -1,7 +1,8 @@
 # Sourced by a run.sh whose experiment is some runs of `mgpp prune`. AT_ONCE of them (4) go side by side on one device;
-# each leaves its result in $out/NAME.json and what it said in $out/NAME.log, and one whose result is there is not run
-# again. The run.sh says: model, data, out; all=(options of every run); given=(options of this call). A run's name says
-# what it has of its own: dense, or METHOD-PERCENT, where mgpp is the paper's.
+# each leaves its result in $out/NAME.json and what it said in $out/NAME.log. One whose result is there is not run again;
+# one that was cut short goes on where it was, at the least with its scoring, if it had been trained. The run.sh says:
+# model, data, out; all=(options of every run); given=(options of this call). A run's name says what it has of its own:
+# dense, or METHOD-PERCENT, where mgpp is the paper's.
 
 source "$(dirname "${BASH_SOURCE[0]}")/ending.sh"
 
@@ -16,9 +17,19 @@ options_of() {
   esac
 }
 
+going_on() {  # FOLDER: what is left there of a run that did not reach its end
+  if [[ -e $1/run.json && ! -e $1/result.json ]]; then
+    echo --resume
+  else
+    echo --overwrite
+  fi
+}
+
 prune() {  # NAME
   local own=()
+  trap : TERM # the run got it too: wait until it has tidied up and said what is left
   options_of "$1"
+  own+=("$(going_on "$out/$1")")
   "${PYTHON:-python3}" -m mgpp prune "$model" "$data" --output "$out/$1" "${all[@]}" "${own[@]}" "${given[@]}" \
     > "$out/$1.part" 2> "$out/$1.log" && mv "$out/$1.part" "$out/$1.json"
 }

@@ -10,6 +10,6 @@ model=$1 data=$2 out=$3
 given=("${@:4}")
 all=(--task cnn_dailymail --train-split validation --holdout 0.102334 --source-prefix 'summarize: ' --max-length 512
      --epochs 2 --batch-size 32 --lr 5e-4 --precision bf16 --eval-batch-size 128 --beams 8
-     --logging-steps 50 --save-steps 100000 --overwrite --json)
+     --logging-steps 50 --save-steps 100000 --json)
 
 several dense recommended-{50,80} mgpp-80

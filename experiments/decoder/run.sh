@@ -8,6 +8,6 @@ source "$(dirname "$0")/../runs.sh"
 model=$1 data=$2 out=$3
 given=("${@:4}")
 all=(--task clm --max-length 512 --epochs 3 --batch-size 16 --lr 1e-4 --precision bf16 --eval-batch-size 16
-     --logging-steps 50 --save-steps 100000 --overwrite --json)
+     --logging-steps 50 --save-steps 100000 --json)
 
 several dense {gmp,platon,mgpp,recommended}-{50,70}

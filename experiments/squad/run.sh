@@ -9,6 +9,6 @@ source "$(dirname "$0")/../runs.sh"
 model=$1 data=$2 out=$3
 given=("${@:4}")
 all=(--task squad --epochs 10 --batch-size 32 --lr 1e-4 --group-by-length --precision bf16 --eval-batch-size 256
-     --logging-steps 50 --save-steps 100000 --overwrite --json)
+     --logging-steps 50 --save-steps 100000 --json)
 
 several dense recommended-{50,70,80,90,95} mgpp-{80,90} platon-{80,90}

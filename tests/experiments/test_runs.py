@@ -13,13 +13,14 @@ import pytest
 EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
 # Stands for Python: notes its arguments and how many like it there are, and fails where it is told to.
 STAND_IN = """#!/usr/bin/env bash
+trap 'sleep 0.5; echo "tidied up" >&2; exit 130' TERM
 while [[ $1 != --output ]]; do shift; done
 name=$(basename "$2")
 echo "$name $*" >> "$SEEN/calls"
 echo $$ >> "$SEEN/pids"
 mkdir "$SEEN/now-$name"
 ls -d "$SEEN"/now-* | wc -l >> "$SEEN/counts"
-sleep "${SECONDS_EACH:-0.2}"
+sleep "${SECONDS_EACH:-0.2}" & wait $!
 rmdir "$SEEN/now-$name"
 echo "half a result"
 [[ $name != "${FAILS:-}" ]]
@@ -66,6 +67,16 @@ def test_a_script_that_is_ended_leaves_no_run_behind(stand_in, tmp_path, experim
     until_true(lambda: not any(is_alive(pid) for pid in pids))
 
 
+def test_a_script_ends_when_its_runs_have_said_what_is_left_of_them(stand_in, tmp_path):
+    told = {**stand_in, "SECONDS_EACH": "30", "AT_ONCE": "2"}
+    script = subprocess.Popen([str(EXPERIMENTS / "squad" / "run.sh"), "model", "data", str(tmp_path / "out")], env=told)
+    begun(tmp_path, count=2)
+    script.terminate()
+    assert script.wait(timeout=20) == 143
+    last = [path.read_text().splitlines()[-1] for path in (tmp_path / "out").glob("*.log")]
+    assert last == ["tidied up"] * 2
+
+
 def begun(folder: Path, *, count: int) -> list[str]:
     noted = folder / "pids"
     until_true(lambda: noted.exists() and len(noted.read_text().split()) >= count)
@@ -106,6 +117,8 @@ def test_every_run_is_begun_once_and_no_more_than_asked_at_a_time(call, tmp_path
         assert (sparsity and sparsity[1]) == (None if name == "dense" else f"0.{name[-2:]}")
         assert ("--method" in options) == (not name.startswith("recommended"))
         assert ("spike_var=1e-9" in options) == name.startswith("mgpp")
+        assert "--overwrite" in options
+        assert "--resume" not in options
 
 
 def test_a_second_call_runs_only_what_failed(call, tmp_path):
@@ -118,3 +131,15 @@ def test_a_second_call_runs_only_what_failed(call, tmp_path):
     assert second.returncode == 0
     assert list(calls(tmp_path)) == ["mgpp-80"]
     assert (tmp_path / "out" / "mgpp-80.json").read_text() == "half a result\n"
+
+
+@pytest.mark.parametrize("experiment", ["squad", "cnn_dailymail", "decoder"])
+def test_a_run_that_was_cut_short_goes_on(call, tmp_path, experiment):
+    for name, files in {"dense": ["run.json"], NAMES[experiment][1]: ["run.json", "result.json"]}.items():
+        (tmp_path / "out" / name).mkdir(parents=True)
+        for file in files:
+            (tmp_path / "out" / name / file).write_text("{}")
+    assert call(experiment, AT_ONCE="9").returncode == 0
+    begun = calls(tmp_path)
+    assert [name for name, options in begun.items() if "--resume" in options] == ["dense"]
+    assert [name for name, options in begun.items() if "--overwrite" not in options] == ["dense"]
