@@ -2,11 +2,13 @@
 
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.glue import grid
 from experiments.pages.cells import (
+    LABELS,
     Line,
     command_of,
     in_table,
@@ -34,7 +36,7 @@ def table2(model: str) -> str:
 def _made(model: str, which: str) -> str:
     planned = grid.planned(model, which)
     lines = lines_in_table(model, which)
-    missing = progress(len(lines), planned.size)
+    missing = " ".join(filter(None, [progress(len(lines), planned.size), _not_begun(lines, planned.tasks)]))
     if not lines:
         return missing
     tables = [
@@ -52,12 +54,22 @@ def lines_in_table(model: str, which: str = "table") -> list[Line]:
 
 def _at(sparsity: float, model: str, which: str, lines: list[Line]) -> str:
     planned = grid.planned(model, which)
-    tasks, seeds, names = list(planned.tasks), len(planned.seeds), in_table(model, which)
+    tasks, seeds, names = begun(lines, planned.tasks), len(planned.seeds), in_table(model, which)
     found = [by_seed(lines, sparsity, mine) for mine in [*[[task] for task in tasks], tasks]]
     shown = [_column({name: each.get(name, []) for name in names}, seeds) for each in found]
     rows = [[name, *[column[name] for column in shown], _bytes(name, lines), _step(name)] for name in names]
     head = ["", *told_tasks(lines, tasks), "mean", "bytes a weight", "ms a step"]
     return table(head, rows)
+
+
+def begun(lines: list[Line], tasks: Sequence[str]) -> list[str]:
+    return [task for task in tasks if any(line["cell"]["task"] == task for line in lines)]
+
+
+def _not_begun(lines: list[Line], tasks: Sequence[str]) -> str:
+    """A mean over the others is a mean still, and says more than none."""
+    left = [LABELS[task] for task in tasks if task not in begun(lines, tasks)]
+    return f"Means are without {', '.join(left)}, of which none has." if lines and left else ""
 
 
 Scores = dict[str, list[float]]
