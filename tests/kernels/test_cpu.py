@@ -63,7 +63,7 @@ def test_another_score_is_served_as_well(step):
         expected = [weight.clone() for weight in weights]
         cut = plain.zero_smallest_(expected, 50_000, score=lambda w, a, b: a * b, inputs=inputs)
         taken = cpu.zero_smallest_(
-            weights, 50_000, score=lambda w, a, b: a * b, inputs=inputs, by_size=False, scratch=scratch
+            weights, 50_000, score=lambda w, a, b: a * b, inputs=inputs, kernel="product", scratch=scratch
         )
         assert taken == cut
         for actual, wanted in zip(weights, expected, strict=True):

@@ -239,8 +239,7 @@ def zero_smallest_(
             selection.forget_count()
         return select.zero_smallest_(selection, k, factors=factors, counted=counted)
     if kernel is not None and cpu.supports(weights):
-        by_size = kernel == "magnitude"
-        return cpu.zero_smallest_(weights, k, score=score, inputs=inputs, by_size=by_size, scratch=scratch)
+        return cpu.zero_smallest_(weights, k, score=score, inputs=inputs, kernel=kernel, scratch=scratch)
     return plain_select.zero_smallest_(weights, k, score=score, inputs=inputs)
 
 

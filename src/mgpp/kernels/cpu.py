@@ -17,6 +17,7 @@ from mgpp.functional.prior import log_odds
 from mgpp.functional.score import magnitude
 from mgpp.functional.select import Cut, Score, zero_below_
 from mgpp.functional.select import zero_smallest_ as by_radix_
+from mgpp.kernels import curvature
 
 # The band on either side of the last cut, relative: four times the cut's last move, within these bounds. Sorting what
 # lies in a wide one takes no longer than the full select.
@@ -82,17 +83,23 @@ def zero_smallest_(
     *,
     score: Score = magnitude,
     inputs: Sequence[Sequence[Tensor]] | None = None,
-    by_size: bool = True,
+    kernel: str = "magnitude",
     scratch: dict[str, Any],
 ) -> Cut | Taken:
-    """Twin: mgpp.functional.select.zero_smallest_, for scores that are not negative. `by_size`: `score` is |w|."""
+    """Twin: mgpp.functional.select.zero_smallest_, for scores that are not negative. `kernel` names the score, see
+    mgpp.kernels.zero_smallest_."""
     near, move = scratch.get("cut", (0.0, LEAST_BAND))
-    found = _Band(near, 4 * move).look(weights, k, score, inputs) if near > 0 else None
+    beside = inputs if inputs is not None else [()] * len(weights)
+    found = _Band(near, 4 * move, kernel).look(weights, k, score, beside) if near > 0 else None
     if found is None or found.at.ties:
         cut: Cut | Taken = by_radix_(weights, k, score=score, inputs=inputs)
-    elif by_size:
+    elif kernel == "magnitude":
         cut = found
         zero_under_(weights, found.at.value)
+    elif _is_curvature(kernel, weights, beside, found.at.value, found.at.value):
+        cut = found
+        for weight, (second_moment, correction) in zip(weights, beside, strict=True):
+            curvature.zero_under_(weight, second_moment, correction, found.at.value)
     else:
         cut = found.at
         zero_below_(weights, found.at, score=score, inputs=inputs)
@@ -111,19 +118,34 @@ def zero_under_(weights: Sequence[Tensor], cut: float) -> None:
             torch.hardshrink(piece, just_under, out=piece)
 
 
-class _Band:
-    def __init__(self, near: float, width: float) -> None:
-        width = min(max(width, LEAST_BAND), MOST_BAND)
-        self.low, self.high = near * (1 - width), near * (1 + width)
+def _is_curvature(
+    kernel: str, weights: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], low: float, high: float
+) -> bool:
+    """Can these scores be compared with these bounds by their squares?"""
+    return (
+        kernel == "curvature"
+        and supports([moment for moment, _ in inputs])
+        # A weight that has never had a gradient has one number for all its moments.
+        and all(moment.shape == weight.shape for weight, (moment, _) in zip(weights, inputs, strict=True))
+        and curvature.can_bound(low, high, [correction for _, correction in inputs])
+    )
 
-    def look(
-        self, weights: Sequence[Tensor], k: int, score: Score, inputs: Sequence[Sequence[Tensor]] | None
-    ) -> Taken | None:
+
+class _Band:
+    def __init__(self, near: float, width: float, kernel: str) -> None:
+        width = min(max(width, LEAST_BAND), MOST_BAND)
+        self.low, self.high, self._kernel = near * (1 - width), near * (1 + width), kernel
+
+    def look(self, weights: Sequence[Tensor], k: int, score: Score, inputs: Sequence[Sequence[Tensor]]) -> Taken | None:
         """The cut under which k weights lie, if it is inside the band."""
         below: list[int] = []
         inside: list[Tensor] = []
-        for weight, beside in zip(weights, inputs if inputs is not None else [()] * len(weights), strict=True):
-            under, found = self._count(score, weight, *beside)
+        squared = _is_curvature(self._kernel, weights, inputs, self.low, self.high)
+        for weight, beside in zip(weights, inputs, strict=True):
+            if squared:
+                under, found = curvature.count(self.low, self.high, weight, *beside)
+            else:
+                under, found = self._count(score, weight, *beside)
             below.append(under)
             inside.append(found)
         left = k - sum(below)
