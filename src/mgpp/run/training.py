@@ -263,7 +263,8 @@ def _way_on(folder: RunFolder, plan: Plan) -> str:
         return f"the run in {folder.path} is finished all the same"
     checkpoint = folder.newest_checkpoint()
     if checkpoint is None:
-        return "no checkpoint had been written yet, so nothing is left of this run (--save-steps writes them sooner)"
+        lost = "no checkpoint had been written yet, so nothing is left of this run"
+        return f"{lost}: start it again without --resume (--save-steps writes them sooner)"
     kept = f"the last good checkpoint is {checkpoint}"
     if _is_last(checkpoint, plan):
         return f"all steps are trained, and {kept}: the same command with --resume goes on with the scoring"
