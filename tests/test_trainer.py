@@ -74,6 +74,18 @@ def test_the_callback_gives_the_raw_loops_weights(case, clip, tmp_path):
     assert_identical(weights_of(trainer.model), raw_loop(case, clip=clip))
 
 
+def test_a_trainer_takes_our_own_optimizer_by_its_class(tmp_path):
+    args = arguments(tmp_path)
+    pruning = mgpp.PruningCallback(mgpp.recommended(**RAMP))
+    by_class = (mgpp.AdamW, {"lr": args.learning_rate})
+    trainer = InOrder(
+        model=Toy(), args=args, train_dataset=rows(), callbacks=[pruning], optimizer_cls_and_kwargs=by_class
+    )
+    trainer.train()
+    assert isinstance(trainer.optimizer.optimizer, mgpp.AdamW)
+    assert pruning.pruner.sparsity == pytest.approx(RAMP["sparsity"], abs=0.01)
+
+
 @every_method
 @pytest.mark.parametrize("stop", [2, 9, 15])
 def test_a_stopped_training_resumes_to_the_same_bits_and_records(case, stop, tmp_path):
