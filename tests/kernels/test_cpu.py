@@ -11,13 +11,13 @@ SHAPES = [(3,), (), (0,), (700, 601), (64, 130)]
 PAPER = {"slab_prob": 1e-7, "spike_var": 1e-10, "slab_var": 0.05}
 
 
-def assert_selects_alike(weights, k, scratch) -> bool:
-    """True if the prediction served."""
+def assert_selects_alike(weights, k, scratch, *, kernel="magnitude", **how) -> bool:
+    """True if the prediction served. `how`: the score and its inputs."""
     expected = [weight.clone() for weight in weights]
-    cut = plain.zero_smallest_(expected, k)
-    taken = cpu.zero_smallest_(weights, k, scratch=scratch)
+    cut = plain.zero_smallest_(expected, k, **how)
+    taken = cpu.zero_smallest_(weights, k, kernel=kernel, scratch=scratch, **how)
     for actual, wanted in zip(weights, expected, strict=True):
-        torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
+        torch.testing.assert_close(actual, wanted, rtol=0, atol=0, equal_nan=True)
     if isinstance(taken, plain.Cut):
         assert taken == cut
         return False

@@ -97,6 +97,11 @@ def test_beams_write_the_same_where_what_they_read_is_not_copied(tiny_bart):
     assert not hasattr(model, "_reorder_cache")
 
 
+def test_a_run_is_scored_so(config, monkeypatch):
+    monkeypatch.setattr(EncoderDecoderCache, "reorder_cache", interrupt)
+    assert run(replace(config, max_steps=1, beams=2))["after"]["rouge1"] >= 0
+
+
 def test_summaries_are_written_once_unless_asked_for_before_training_too(config):
     result = run(replace(config, max_steps=2))
     assert result["before"] == {}

@@ -2,7 +2,7 @@
 
 That takes two products, where the score itself takes a division, a root and three bounds. What lies so near to a bound
 that rounding could matter is scored as mgpp.functional.score.curvature does, which is the twin. A comparison is read
-from the sign of a difference: torch takes six times as long to make a bool.
+from the sign of a difference: torch takes longer to make a bool than to do the rest.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from mgpp.functional.chunks import chunks
 from mgpp.functional.score import curvature
 
-MARGIN = 1e-5  # of a bound: a hundred times what products and roots round
+MARGIN = 1e-5  # of a bound: what products and roots round is a few times 1e-7
 # Squares of bounds within these can be trusted: what under- or overflows lies far off, on the right side.
 LEAST, MOST = 1e-30, 1e30
 
