@@ -136,7 +136,7 @@ def export(folder: Path, model: Any) -> None:
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if dist.get_rank() == 0:
         model.save_pretrained(folder, state_dict=whole)
-    dist.barrier()  # who leaves while another is still writing may take it along
+    dist.barrier()  # all leave together: one that ends badly on its way out ends the one that is still writing
 
 
 def say(line: str) -> None:

@@ -62,9 +62,11 @@ def stacks_of(cells: list[dict[str, Any]], most: int) -> list[list[dict[str, Any
         told = cell["method"] or {}
         method = told.get("method")
         shared = {key: cell.get(key) for key in ("model", "task", "epochs", "batch", "held_out", "rows")}
-        # Who learns from a teacher waits for the dense models, which are among the others.
-        apart = {"method": method if method in APART else None, "taught": cell.get("teacher") is not None}
-        apart["ratio"] = told.get("ratio")  # layers of other ranks
+        apart = {
+            "method": method if method in APART else None,
+            "ratio": told.get("ratio"),  # layers of other ranks
+            "taught": cell.get("teacher") is not None,  # waits for the dense models, which are among the others
+        }
         alike = key_of({**shared, **apart})
         if cell["model"] not in STACKING:
             stacks.append([cell])
