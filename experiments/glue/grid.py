@@ -4,7 +4,6 @@
     python experiments/glue/grid.py table MODEL CHOSEN.jsonl CELLS         the best of each, on the validation sets
     python experiments/glue/grid.py table2 MODEL CHOSEN.jsonl CELLS        some of these, on the tasks of parts.py
     python experiments/glue/grid.py vary MODEL CELLS                       variations on the recommended form, held-out
-    python experiments/glue/grid.py movement MODEL CELLS                   hard movement, masked more or less often
     python experiments/glue/grid.py figure MODEL CHOSEN.jsonl CELLS        a few again, looked at while they train
 
 The candidates of every method are as many for all, but for two that cost more: three learning rates, and where a
@@ -34,6 +33,7 @@ RAMP = {"start": 0.1, "end": 0.7}
 # σ0² and σ1² of the paper's row for a data set of this size.
 PAPER = {"spike_var": 1e-9, "slab_var": 0.1}
 FREE = {"method": "mgpp", "score": "curvature", "decoupled": True, **PAPER}
+RECOMMENDED = {**FREE, "strength": 0.1, "reach": 0.1}
 METHODS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "GMP": ({"method": "gmp"}, [{}]),
     "L2": ({"method": "l2"}, [{"weight": 1e-4}, {"weight": 1e-3}]),
@@ -46,14 +46,14 @@ METHODS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "MGPP decoupled": ({"method": "mgpp", "decoupled": True, **PAPER}, [{"strength": 0.01}, {"strength": 0.1}]),
     "curvature, no prior": ({"method": "gmp", "score": "curvature"}, [{}]),
     "MGPP curvature": (FREE, [{"strength": 0.01}, {"strength": 0.1}]),
-    "MGPP recommended": ({**FREE, "strength": 0.1, "reach": 0.1}, [{}]),
+    "MGPP recommended": (RECOMMENDED, [{}]),
     "LoSparse": ({"method": "losparse"}, [{}]),
 }
 # Its low-rank part alone has 5% of the weights, all that is left at 95%.
 SMALLER = {("LoSparse", 0.95): {"ratio": 0.025}}
 # An event takes so many backward passes of its own: fewer of both than its card has, and no settings to choose from.
 DEAR = {"oBERT": {"method": "obert", "every": 0.1, "num_grads": 128}}
-TAUGHT = {"MGPP curvature + teacher": (FREE, [{"strength": 0.01}]), "PLATON + teacher": ({"method": "platon"}, [{}])}
+TAUGHT = {"MGPP recommended + teacher": (RECOMMENDED, [{}]), "PLATON + teacher": ({"method": "platon"}, [{}])}
 FIGURED = ("MGPP (paper)", "L2", "MGPP curvature")
 TEACHER = {"temperature": 2.0, "weight": 0.9}
 # Not in the table: what else might have helped, and the training's own settings beside it.
@@ -91,24 +91,23 @@ TRIED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 # Variations on the recommended form with several seeds, and the strongest rival beside them.
-BEST = {**FREE, "strength": 0.1, "reach": 0.1}
-TRIED_ON_BEST = {**BEST, "method": "tried", "form": "curvature"}
+TRIED_ON_BEST = {**RECOMMENDED, "method": "tried", "form": "curvature"}
 VARIED_SEEDS = (0, 1, 2)
 VARIED: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
     "dense": (None, (0.0,)),
-    "MGPP recommended": (BEST, (0.9, 0.95)),
+    "MGPP recommended": (RECOMMENDED, (0.9, 0.95)),
     "PLATON": ({"method": "platon", "beta2": 0.95}, (0.9, 0.95)),
     "no prior": ({"method": "gmp", "score": "curvature"}, (0.9, 0.95)),
     "no reach": ({**FREE, "strength": 0.1}, (0.95,)),
-    "ten times the strength": ({**BEST, "strength": 1.0}, (0.95,)),
-    "ten times the reach": ({**BEST, "reach": 1.0}, (0.95,)),
-    "the prior not warmed up": ({**BEST, "prior_warm_up": False}, (0.95,)),
-    "λ 1e-12": ({**BEST, "slab_prob": 1e-12}, (0.95,)),
-    "an event at every step": ({**BEST, "every": 1}, (0.9, 0.95)),
-    "ramp from 0": ({**BEST, "start": 1}, (0.95,)),
-    "ramp to 0.5": ({**BEST, "end": 0.5}, (0.9, 0.95)),
-    "ramp to 0.5, mask held after it": ({**BEST, "end": 0.5, "fix_after_ramp": True}, (0.9, 0.95)),
-    "mask held after the ramp": ({**BEST, "fix_after_ramp": True}, (0.9, 0.95)),
+    "ten times the strength": ({**RECOMMENDED, "strength": 1.0}, (0.95,)),
+    "ten times the reach": ({**RECOMMENDED, "reach": 1.0}, (0.95,)),
+    "the prior not warmed up": ({**RECOMMENDED, "prior_warm_up": False}, (0.95,)),
+    "λ 1e-12": ({**RECOMMENDED, "slab_prob": 1e-12}, (0.95,)),
+    "an event at every step": ({**RECOMMENDED, "every": 1}, (0.9, 0.95)),
+    "ramp from 0": ({**RECOMMENDED, "start": 1}, (0.95,)),
+    "ramp to 0.5": ({**RECOMMENDED, "end": 0.5}, (0.9, 0.95)),
+    "ramp to 0.5, mask held after it": ({**RECOMMENDED, "end": 0.5, "fix_after_ramp": True}, (0.9, 0.95)),
+    "mask held after the ramp": ({**RECOMMENDED, "fix_after_ramp": True}, (0.9, 0.95)),
     "PLATON, ramp to 0.5": ({"method": "platon", "beta2": 0.95, "end": 0.5}, (0.9, 0.95)),
     "no regrowth": ({**TRIED_ON_BEST, "fate": "held"}, (0.95,)),
     "pruned weights kept beside": ({**TRIED_ON_BEST, "fate": "latent"}, (0.9, 0.95)),
@@ -117,18 +116,6 @@ VARIED: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
     "score: posterior, 32n": ({**TRIED_ON_BEST, "form": "posterior", "examples": 32.0}, (0.95,)),
     "score |θ|·v̂^⅜": ({**TRIED_ON_BEST, "form": "power", "power": 0.75}, (0.95,)),
 }
-
-# Hard movement on STS-B: (epochs, sparsities, settings), each with a mask every so many steps; what else was turned.
-LONGER = {"start": 0.05, "end": 0.95}
-MOVED: list[tuple[int, tuple[float, ...], dict[str, Any]]] = [
-    *[(6, (0.2, 0.5, 0.8), {"every": every}) for every in (1, 10)],
-    *[(24, (0.5, 0.8), {"every": every}) for every in (1, 10)],
-    *[(72, (0.8,), {"every": every}) for every in (1, 10)],
-    (24, (0.9,), {"every": 1}),
-    *[(epochs, (0.8,), {"every": 1, **own}) for epochs in (6, 24, 72) for own in (LONGER, {"lr": 3e-5})],
-    *[(epochs, (0.8,), {"every": 1, "score_lr": rate}) for epochs, rate in ((6, 1e-3), (6, 1e-1), (24, 1e-3))],
-    (6, (0.8,), {"every": 1, "scope": "global"}),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,16 +210,6 @@ def varied(model: str) -> list[dict[str, Any]]:
     ]
 
 
-def movement(model: str) -> list[dict[str, Any]]:
-    cells = []
-    for epochs, sparsities, settings in MOVED:
-        own = {"method": "movement", "scope": "layer", **settings}
-        more = {"lr": own.pop("lr", RATES[model][1]), "held_out": True, "seed": 0}
-        of_them = [cell("Movement study", model, "stsb", own, sparsity, **more) for sparsity in sparsities]
-        cells += [{**each, "epochs": epochs} for each in of_them]
-    return cells
-
-
 def best(lines: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Of each name the candidate with the best mean, if it was run on all the tasks."""
     scores: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
@@ -284,7 +261,7 @@ def read(path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
-ALONE = {"choose": candidates, "vary": varied, "movement": movement}  # need no chosen settings
+ALONE = {"choose": candidates, "vary": varied}  # need no chosen settings
 
 
 def main(what: str, model: str, *paths: str) -> None:

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from experiments.glue import grid
+from experiments.glue import grid, studies
 from experiments.pages.cells import Cell, Line, command_of, key_of, lines_of, planned_among, score_of, told_tasks
 from experiments.pages.text import Rows, joined, made_by, points, progress, spread, table
 
@@ -14,7 +14,7 @@ EARLIER_TASKS = ["stsb", "cola", "mrpc", "rte"]
 
 def movement(model: str) -> str:
     """The study, and under it what was run before it with a mask every 10 steps."""
-    found, cells = lines_of(model, "movement"), grid.movement(model)
+    found, cells = lines_of(model, "movement"), studies.movement(model)
     run = {key_of(line["cell"]): line for line in planned_among(found, cells)}
     missing = progress(len(run), len(cells))
     if not run:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from experiments.glue import grid
+from experiments.glue import grid, studies
 from experiments.pages import cells, glue, single
 from experiments.tables import MAKERS, fill
 from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -142,7 +142,7 @@ def test_a_step_has_the_time_of_the_benchmarks_side(results, tmp_path, monkeypat
     monkeypatch.setattr(glue, "STEPS", tmp_path / "steps.json")
     write(results, "table", [line_of(cell, 0.6) for cell in choose(results)])
     text = MAKERS["table1"]("minilm")
-    expected = {"dense": "2.0", "GMP": "3.0", "MGPP curvature": "4.0", "MGPP curvature + teacher": "", "oBERT": ""}
+    expected = {"dense": "2.0", "GMP": "3.0", "MGPP curvature": "4.0", "MGPP recommended + teacher": "", "oBERT": ""}
     assert {name: row_of(text, name)[-1] for name in expected} == expected
     assert "ms a step: `mgpp bench`" in text
 
@@ -235,7 +235,7 @@ def test_variations_stand_beside_the_recommended_form(results):
 
 
 def test_movement_is_told_with_the_most_that_an_event_takes_and_what_else_was_changed(results):
-    planned = grid.movement("minilm")
+    planned = studies.movement("minilm")
     steps = {6: 1000, 24: 4000, 72: 12000}
     lines = [line_of(cell, cell["method"]["every"] / 100, steps=steps[cell["epochs"]]) for cell in planned]
     before = {**grid.RAMP, "method": "movement", "sparsity": 0.9}
@@ -258,7 +258,7 @@ def test_movement_is_told_with_the_most_that_an_event_takes_and_what_else_was_ch
 
 def test_the_recorded_study_of_movement_is_the_one_that_is_planned():
     found = {cells.key_of(line["cell"]) for line in cells.lines_of("minilm", "movement")}
-    planned = {cells.key_of(cell) for cell in grid.movement("minilm")}
+    planned = {cells.key_of(cell) for cell in studies.movement("minilm")}
     assert len(planned) == 23
     assert planned <= found
     names = {json.loads(key)["name"] for key in found - planned}
