@@ -1,5 +1,6 @@
 """One option for all tests, `--device`, and an environment in which nothing reaches for a network."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -25,7 +26,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="cpu or cuda: where the numerical tests run")
 
 
+def pytest_collection_finish() -> None:
+    # A Trainer collects garbage at the end of every training, and would look through all of torch and transformers.
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
+    gc.unfreeze()
     for cache in ("HF_DATASETS_CACHE", "MGPP_CACHE"):
         shutil.rmtree(os.environ[cache], ignore_errors=True)
 
