@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 pytest.importorskip("datasets")
@@ -54,6 +54,22 @@ def test_the_result_says_what_was_done_and_measured(config):
     assert result["config"] == json.loads(json.dumps(config.to_dict()))
     assert result["files"]["model.safetensors"] == (Path(config.output) / "model.safetensors").stat().st_size
     assert result["seconds"] > 0
+
+
+def test_a_matrix_of_which_nothing_is_left_is_named(config, tiny_bert, tmp_path):
+    small = shutil.copytree(tiny_bert, tmp_path / "small")
+    weights = load_file(small / "model.safetensors")
+    name = next(name for name in weights if name.endswith("layer.0.attention.self.query.weight"))
+    save_file({**weights, name: 1e-6 * weights[name]}, small / "model.safetensors", metadata={"format": "pt"})
+    told: list[str] = []
+    result = run(replace(config, model=str(small), learning_rate=1e-9, method=mgpp.GMP(**RAMP)), tell=told.append)
+    assert result["emptied"] == [f"bert.{name}"]
+    (said,) = [line for line in told if line.startswith("warning: ")]
+    assert said.startswith(f"warning: 1 of 12 matrices have no weight left, bert.{name} the first; by size alone")
+    assert "score=curvature" in said
+    whole = run(replace(config, output=str(tmp_path / "whole"), method=mgpp.GMP(**RAMP)), tell=told.append)
+    assert whole["emptied"] == []
+    assert len([line for line in told if line.startswith("warning: ")]) == 1
 
 
 def test_times_in_fractions_and_epochs_are_resolved_to_steps(config):

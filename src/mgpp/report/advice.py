@@ -181,8 +181,12 @@ def _about_layers(run: Run) -> Iterator[Advice]:
         yield Advice(
             kind="note",
             seen=f"{empty[0].what}{more} lost {empty[0].share:.1%} of its weights: such a matrix does next to nothing.",
-            change="Keep it dense (--exclude '*name*') and see whether the score rises, or remove it for good.",
+            change=f"{_BY_SIZE if run.by_size else ''}Keep it dense (--exclude '*name*') and see whether the score "
+            "rises, or remove it for good.",
         )
+
+
+_BY_SIZE = "By size alone a matrix of small weights goes first: try --set score=curvature. "
 
 
 def _about_the_comparison(run: Run, runs: Sequence[Run]) -> Iterator[Advice]:

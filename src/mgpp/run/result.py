@@ -28,6 +28,11 @@ def sparsity_of(targets: Mapping[str, nn.Parameter]) -> dict[str, Any]:
     }
 
 
+def emptied(targets: Mapping[str, nn.Parameter]) -> list[str]:
+    """The matrices of which nothing is left."""
+    return [name for name, weight in targets.items() if weight.numel() and not weight.count_nonzero()]
+
+
 def provenance() -> dict[str, Any]:
     return {
         "versions": {

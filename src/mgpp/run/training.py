@@ -19,7 +19,7 @@ from mgpp.run.evaluation import scores
 from mgpp.run.folder import TENSORBOARD_FOLDER, RunFolder, step_of
 from mgpp.run.plan import Plan, make_plan
 from mgpp.run.reasons import reason_of
-from mgpp.run.result import count_zeros, provenance, sparsity_of
+from mgpp.run.result import count_zeros, emptied, provenance, sparsity_of
 from mgpp.run.teacher import describe_teacher, load_teacher
 from mgpp.run.trainers import make_trainer, order_of
 from mgpp.run.watch import Checkpoints, Dense
@@ -91,6 +91,8 @@ def run(
         pruner = getattr(pruning, "pruner", None)
         if pruner is not None and result["zeros"] < pruner.asked_zeros:
             tell(f"warning: that is less than the {result['target_sparsity']:g} asked for")
+        if result["emptied"]:
+            tell(f"warning: {_about_emptied(result, len(targets))}")
         save = _saver(plan, model, targets, result)
         return RunResult(folder.finish(save, result, keep_checkpoints=keep_checkpoints))
 
@@ -159,11 +161,21 @@ def _trainer(
 
 
 def _counted(targets: Mapping[str, nn.Parameter], pruning: TrainerCallback) -> dict[str, Any]:
-    counted = {**sparsity_of(targets), "added": 0}
+    counted = {**sparsity_of(targets), "added": 0, "emptied": emptied(targets)}
     pruner = getattr(pruning, "pruner", None)
     if pruner is not None:  # parameters that a method adds count against its zeros
         counted |= {"sparsity": pruner.sparsity, "added": pruner.num_added}
+    if counted["added"]:  # and do the work of a matrix that is empty
+        counted["emptied"] = []
     return counted
+
+
+def _about_emptied(result: Mapping[str, Any], matrices: int) -> str:
+    gone = result["emptied"]
+    said = f"{len(gone):,} of {matrices:,} matrices have no weight left, {gone[0]} the first"
+    if (result["method"] or {}).get("score") != "magnitude":
+        return said
+    return f"{said}; by size alone a matrix of small weights goes whole, --set score=curvature judges by gradients too"
 
 
 def _targets(model: nn.Module, config: RunConfig) -> dict[str, nn.Parameter]:
