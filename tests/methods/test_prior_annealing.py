@@ -105,6 +105,18 @@ def test_a_run_that_skipped_the_shot_is_finished_with_it():
     assert sum(pruner.zeros.values()) == int(0.75 * NUM_WEIGHTS)
 
 
+def test_a_weaker_prior_is_one_of_more_examples():
+    found = []
+    for strength, train_size in ((0.25, 64), (1.0, 256)):
+        model = Toy()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0)
+        method = mgpp.PriorAnnealing(**RAMP, strength=strength)
+        mgpp.Pruner(model, method, total_steps=STEPS, train_size=train_size).attach(optimizer)
+        take_steps(model, optimizer, STEPS)
+        found.append(weights_of(model))
+    assert_identical(*found)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -112,6 +124,7 @@ def test_a_run_that_skipped_the_shot_is_finished_with_it():
         ({"spike_var_start": 0.06}, r"spike_var_start=0\.06"),
         ({"spike_var_end": 0.0}, r"spike_var_end=0\.0"),
         ({"slab_prob": 1.0}, r"slab_prob=1\.0"),
+        ({"strength": -1.0}, r"strength=-1\.0"),
         ({"prune_at": 0}, "prune_at=0"),
         ({"exact": False, "score": "curvature"}, "exact=False"),
     ],

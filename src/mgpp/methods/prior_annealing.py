@@ -20,13 +20,14 @@ class PriorAnnealing(MagnitudeRamp):
 
     `exact` prunes the asked share of weights; `exact=False` prunes, as the paper, the weights that the prior takes for
     the spike's, and the sparsity is what comes of it. `prune_at=None` is the ramp's end. From there on the prior is
-    off and what is pruned stays zero. `every` plays no part: there is one event.
+    off and what is pruned stays zero. `every` plays no part: there is one event. `strength` multiplies the prior.
     """
 
     slab_prob: float = 1e-7
     spike_var_start: float = 1.4e-4
     spike_var_end: float = 3e-5
     slab_var: float = 0.05
+    strength: float = 1.0
     exact: bool = True
     prune_at: Time | None = None
 
@@ -54,6 +55,7 @@ class PriorAnnealing(MagnitudeRamp):
             slab_prob=self.slab_prob,
             spike_var=self.spike_var_end,
             slab_var=self.slab_var,
+            strength=self.strength,
             spike_var_start=self.spike_var_start,
         )
 
