@@ -355,8 +355,9 @@ def test_a_loss_that_is_not_finite_is_noticed_before_a_save():
         pruner.state_dict()
 
 
-def test_fp16_with_a_scaler_prunes_exactly():
-    model, optimizer, pruner, _ = start(theirs)
+@pytest.mark.parametrize("optimizer_of", [theirs, ours])
+def test_fp16_with_a_scaler_prunes_exactly(optimizer_of):
+    model, optimizer, pruner, _ = start(optimizer_of)
     data = batch()
     scaler = torch.amp.GradScaler("cuda", init_scale=2.0**40)  # overflows at first: those steps must not count
     taken = 0
