@@ -53,6 +53,7 @@ MAY_IMPORT = {
     "tasks": {"artifact"},
     "artifact": {"disk", "layers", "targets"},
     "run": {
+        "adamw",
         "artifact",
         "disk",
         "distillation",

@@ -141,6 +141,10 @@ def test_values_are_read_as_toml(setting, expected):
         (["--sparsity", "0.5", "--set", "spike_var=abc"], "spike_var='abc' is no number"),
         (["--sparsity", "0.5", "--set", "decoupled=yes"], "decoupled='yes': it is true or false"),
         (["--sparsity", "0.5", "--optimizer", "sgd"], "reads Adam's second moment, one number a weight, and SGD keeps"),
+        (
+            ["--sparsity", "0.5", "--optimizer", "torch"],
+            "optimizer=torch: it must be mgpp, or a name that transformers'",
+        ),
         (["--sparsity", "0.5", "--set", "score=beauty"], "score='beauty' is not one of magnitude, curvature"),
         (["--sparsity", "0.5", "--set", "spyke_var=1e-9"], "mgpp has no setting spyke_var: it has sparsity"),
         (["--sparsity", "0.9", "--set", "structure=2:4"], 'structure="2:4" keeps 2 of every 4 weights'),

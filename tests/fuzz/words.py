@@ -63,7 +63,7 @@ LIKELY: dict[str, tuple[str, ...]] = {
     "method": (*METHODS, "none"),
     "precision": ("fp32", "bf16", "fp16"),
     "device": ("auto", "cuda", "cuda:1"),
-    "optimizer": ("adamw_torch", "sgd", "adafactor", "adamw_bnb_8bit", "lion_8bit", "rmsprop", "galore_adamw"),
+    "optimizer": ("mgpp", "adamw_torch", "sgd", "adafactor", "adamw_bnb_8bit", "lion_8bit", "rmsprop", "galore_adamw"),
     "model": ("<bert>", "<llama>", "<run>", "bert", "no-such", "owner/no-such"),
     "data": ("<reviews>", "<corpus>", "<reviews>/train.jsonl", "no-such", "glue/sst2", "no.csv"),
     "teacher": ("<run>", "<bert>", "auto", "none"),

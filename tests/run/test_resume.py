@@ -41,6 +41,8 @@ def outcome(config: RunConfig) -> tuple[bytes, str, dict]:
         (8, Killed, mgpp.MGPP(**RAMP), {"accumulate": 2, "eval_steps": 4}),
         (10, Killed, mgpp.MGPP(**RAMP), {}),
         (5, Killed, mgpp.MGPP(**RAMP), {"score_before": False}),
+        (7, Killed, mgpp.recommended(**RAMP), {"weight_decay": 0.1}),
+        (7, Killed, mgpp.recommended(**RAMP), {"optimizer": "adamw_torch"}),
     ],
 )
 def test_a_stopped_run_resumes_to_the_same_bits_and_records(stop, error, method, more, config, tmp_path):

@@ -58,7 +58,7 @@ SETTINGS: dict[str, Setting] = {
     "warm_up": Setting(float, "Share of the run over which the learning rate rises."),
     "max_grad_norm": Setting(float, "0 for no clipping."),
     "weight_decay": Setting(float),
-    "optimizer": Setting(str, "As the Trainer names them; adamw_torch is fused on CUDA."),
+    "optimizer": Setting(str, "mgpp, for mgpp.AdamW, or as the Trainer names them: adamw_torch, fused on CUDA."),
     "precision": Setting(str, "fp32, bf16 or fp16."),
     "device": Setting(str, "auto, cpu or cuda."),
     "seed": Setting(int),

@@ -28,11 +28,12 @@ class RunConfig:
 
     `task` is a name of mgpp.tasks.TASKS; columns and the settings of one kind of task are as in mgpp.tasks.Source.
     The learning rate warms up over `warm_up` of the run, then falls linearly to `lr_end` times itself. Gradients are
-    clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`. With a
-    `teacher` the model learns (1 - `distil_weight`) from the labels and `distil_weight` from its answers. `report_to`
-    names trackers as the Trainer does: tensorboard, wandb, mlflow, ... Code that a model or a teacher brings with it is
-    run only with `trust_remote_code`. `score_before` says whether the model is scored as loaded, too; None: where its
-    task is scored without writing text, which may take as long as the training.
+    clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`.
+    `optimizer` is "mgpp", for mgpp.AdamW, or what the Trainer calls another. With a `teacher` the model learns
+    (1 - `distil_weight`) from the labels and `distil_weight` from its answers. `report_to` names trackers as the
+    Trainer does: tensorboard, wandb, mlflow, ... Code that a model or a teacher brings with it is run only with
+    `trust_remote_code`. `score_before` says whether the model is scored as loaded, too; None: where its task is scored
+    without writing text, which may take as long as the training.
     """
 
     model: str
@@ -71,7 +72,7 @@ class RunConfig:
     warm_up: float = 0.06
     max_grad_norm: float = 1.0
     weight_decay: float = 0.0
-    optimizer: str = "adamw_torch"
+    optimizer: str = "mgpp"
     group_by_length: bool = False
     precision: Precision = "fp32"
     device: Device = "auto"

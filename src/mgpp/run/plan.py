@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Seq2SeqTrainingArguments, Trainer
+from transformers import Seq2SeqTrainingArguments
 from transformers.integrations import get_available_reporting_integrations
 
 from mgpp import methods
 from mgpp.methods.adam import require_betas
 from mgpp.methods.times import Run
 from mgpp.run.config import RunConfig
+from mgpp.run.optimizers import look_at_optimizer, name_for_trainer
 from mgpp.run.teacher import find_teacher
 from mgpp.tasks import Task, training_task
 from mgpp.tasks.pretrained import Pretrained
@@ -49,7 +50,7 @@ class Plan:
 def make_plan(config: RunConfig, folder: Path) -> Plan:
     """`folder` is where the Trainer will write; nothing is written yet."""
     args = _arguments(config, folder)
-    optimizer = _optimizer(args, config.optimizer)
+    optimizer = look_at_optimizer(config.optimizer, args)
     task = training_task(config.task, config.model, config.source, seed=config.seed, new_head=config.new_head)
     is_stream = not hasattr(task.train, "__len__")
     if config.group_by_length and (task.sampler is not None or is_stream):
@@ -79,6 +80,7 @@ def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
         raise ValueError("device='cuda': torch sees no CUDA device here; use device='cpu' or 'auto'")
     if config.precision == "fp16" and not on_cuda:
         raise ValueError("precision='fp16' needs a CUDA device: use bf16 or fp32 here")
+    optimizer = name_for_trainer(config.optimizer, on_cuda=on_cuda)
     falls = config.lr_end < 1
     try:
         return Seq2SeqTrainingArguments(
@@ -93,7 +95,7 @@ def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
             lr_scheduler_kwargs={"lr_end": config.lr_end * config.learning_rate, "power": 1.0} if falls else {},
             max_grad_norm=config.max_grad_norm,
             weight_decay=config.weight_decay,
-            optim="adamw_torch_fused" if on_cuda and config.optimizer == "adamw_torch" else config.optimizer,
+            optim=optimizer,
             bf16=config.precision == "bf16",
             fp16=config.precision == "fp16",
             use_cpu=not on_cuda,
@@ -116,17 +118,6 @@ def _arguments(config: RunConfig, folder: Path) -> Seq2SeqTrainingArguments:
         )
     except ValueError as error:
         raise ValueError(f"the Trainer refuses these settings: {error}") from None
-
-
-def _optimizer(args: Seq2SeqTrainingArguments, name: str) -> torch.optim.Optimizer | None:
-    """Of one weight, to be looked at: a Trainer would notice what is missing only when the run has begun."""
-    try:
-        kind, settings = Trainer.get_optimizer_cls_and_kwargs(args)
-        return kind([torch.nn.Parameter(torch.zeros(1))], **settings)
-    except ImportError as error:
-        raise ImportError(f"optimizer={name}: {error}") from None
-    except Exception:  # some are made for a model, which is not there yet: theirs is the Trainer's word
-        return None
 
 
 def _trackers(config: RunConfig) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from mgpp.distillation import DistillationTrainer
 from mgpp.run.config import RunConfig
+from mgpp.run.optimizers import ClassAndSettings
 from mgpp.run.sampling import LengthGrouped
 from mgpp.tasks import Task
 from mgpp.tasks.generation import reads_in_place
@@ -93,6 +94,7 @@ def make_trainer(
     args: Seq2SeqTrainingArguments,
     *,
     callbacks: Sequence[TrainerCallback],
+    optimizer: ClassAndSettings | None = None,
     sampler: MakeSampler | None = None,
     teacher: torch.nn.Module | None = None,
     distillation: dict[str, float] | None = None,
@@ -101,6 +103,7 @@ def make_trainer(
 ) -> Trainer:
     """`sampler` gives the order of rows where they are not simply shuffled; `teacher` is learned from, too.
 
+    `optimizer` takes the place of the one that `args` name; weight decay comes with the groups that the Trainer makes.
     `on_wait` is told how many seconds a step waited for its batches. `tensorboard` is where that tracker writes.
     """
     args.batch_eval_metrics = task.batch_metrics
@@ -136,6 +139,7 @@ def make_trainer(
     # Else the Trainer takes the loss for one that the model has divided by the rows of all accumulated batches. Most
     # classifiers have not, and their gradient would grow with --accumulate: past the clip, and the prior beside it.
     trainer.model_accepts_loss_kwargs = False
+    trainer.optimizer_cls_and_kwargs = optimizer  # set here, for a Seq2SeqTrainer takes none when it is made
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
             # Its own place would be among the checkpoints, which a finished run removes.

@@ -17,6 +17,7 @@ from mgpp.run.card import write_card
 from mgpp.run.config import RunConfig
 from mgpp.run.evaluation import scores
 from mgpp.run.folder import TENSORBOARD_FOLDER, RunFolder, step_of
+from mgpp.run.optimizers import own_optimizer
 from mgpp.run.plan import Plan, make_plan
 from mgpp.run.reasons import reason_of
 from mgpp.run.result import count_zeros, emptied, provenance, sparsity_of
@@ -152,6 +153,7 @@ def _trainer(
         model,
         plan.args,
         callbacks=callbacks,
+        optimizer=own_optimizer(config.optimizer, plan.args),
         sampler=order_of(config, plan.task),
         teacher=teacher,
         distillation=distillation,
