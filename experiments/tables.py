@@ -10,6 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from experiments.pages.annealing import annealing, clipping, gradients
 from experiments.pages.choosing import candidates, chosen, protocol
 from experiments.pages.figure2 import figure2
 from experiments.pages.glue import table1, table2
@@ -19,10 +20,11 @@ from experiments.pages.single import cnn_dailymail, decoder, levels, squad, upst
 from experiments.pages.tried import ablations, sweep
 from experiments.pages.varied import varied
 
-# Of the laboratory's cells, and of runs of their own.
-OF_CELLS = (protocol, table1, table2, paper, chosen, candidates, ablations, varied, movement, cut, sweep, figure2)
+# Of the laboratory's cells, for tables and for studies of one method; and of runs of their own.
+OF_CELLS = (protocol, table1, table2, paper, chosen, candidates, ablations, varied, sweep, figure2)
+OF_STUDIES = (movement, cut, annealing, gradients, clipping)
 OF_RUNS = (levels, squad, cnn_dailymail, decoder, upstream)
-MAKERS: dict[str, Callable[..., str]] = {make.__name__: make for make in (*OF_CELLS, *OF_RUNS)}
+MAKERS: dict[str, Callable[..., str]] = {make.__name__: make for make in (*OF_CELLS, *OF_STUDIES, *OF_RUNS)}
 
 
 def fill(page: str) -> str:

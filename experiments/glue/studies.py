@@ -12,7 +12,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from experiments.glue.grid import RATES, cell
+from experiments.glue.grid import CHOOSE_AT, CHOOSE_ON, METHODS, RATES, cell
 
 # Hard movement on STS-B: (epochs, sparsities, settings), each with a mask every so many steps; what else was turned.
 LONGER = {"start": 0.05, "end": 0.95}
@@ -66,7 +66,18 @@ def annealing(model: str) -> list[dict[str, Any]]:
     return cells
 
 
-STUDIES = {"movement": movement, "annealing": annealing}
+def clipping(model: str) -> list[dict[str, Any]]:
+    """The candidates of Table 1 once more, which are clipped there."""
+    name = "MGPP (paper)"
+    method, settings = METHODS[name]
+    told = {"held_out": True, "seed": 0, "clip": None}
+    return [
+        cell(f"{name}, not clipped", model, task, {**method, **own}, CHOOSE_AT, lr=rate, **told)
+        for task, own, rate in product(CHOOSE_ON, settings, RATES[model])
+    ]
+
+
+STUDIES = {"movement": movement, "annealing": annealing, "clipping": clipping}
 
 if __name__ == "__main__":
     what, model, path = sys.argv[1:]

@@ -213,8 +213,11 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
 
 @pytest.mark.parametrize(
     "maker",
-    ["table1", "table2", "chosen", "ablations", "varied", "movement", "cut", "figure2", "sweep", "candidates"],
-)
+    [
+        "table1", "table2", "chosen", "ablations", "varied", "figure2", "sweep", "candidates",
+        "movement", "cut", "annealing", "gradients", "clipping",
+    ],
+)  # fmt: skip
 def test_without_results_every_maker_says_so(results, maker):
     words = {"sweep": ["lr"], "candidates": ["stsb"]}.get(maker, [])
     for model in [grid.WITH_ALL] if maker in ("ablations", "varied", "sweep") else grid.RATES:
@@ -284,6 +287,35 @@ def test_cuts_have_a_table_for_every_look_and_a_column_for_every_share(results):
     assert "After 291 steps" in text
     assert rows_of(text)[0] == ["cut by", "0.1%", "1.0%"]
     assert row_of(text, "random", table=1)[1:] == ["0.1 (2.00), 0.1 (2.00)", "1.0 (2.00), 1.0 (2.00)"]
+
+
+def test_prior_annealing_has_a_row_for_every_setting_and_a_column_for_every_length(results):
+    planned = studies.annealing("minilm")
+    lines = [line_of(cell, ("clip" in cell) / 2 + cell["epochs"] / 100) for cell in planned]
+    write(results, "annealing", lines)
+    rows = rows_of(MAKERS["annealing"]("minilm"))
+    assert ["PA, σ0² 1e-05 to 1e-06", "90%", "0.0001", "at 1", "8.0", "24.0", "8.0", "24.0"] in rows
+    assert ["PA, σ0² 1e-05 to 1e-06", "1%", "0.0002", "no", "58.0", "", "58.0", ""] in rows
+    assert ["no prior, cut at once before training", "90%", "0.0002", "at 1", "8.0", "24.0", "8.0", "24.0"] in rows
+    assert len({tuple(row[:4]) for row in rows}) == len(rows) == 2 + 3 * 2 * 2 * 2 + 2 * 2
+    write(results, "annealing", lines[:3])
+    assert MAKERS["annealing"]("minilm").startswith("Not all cells have been run yet: 3 of 84.")
+
+
+def test_what_is_not_clipped_stands_under_the_same_candidate_clipped(results):
+    choose(results, **{"MGPP (paper)": 0.9})
+    write(results, "clipping", [line_of(cell, 0.3) for cell in studies.clipping("minilm")])
+    rows = rows_of(MAKERS["clipping"]("minilm"))
+    at = rows.index(["0.1", "5e-05", "at 1", "90.0", "90.0", "90.0"])
+    assert rows[at + 1] == ["0.1", "5e-05", "no", "30.0", "30.0", "30.0"]
+    assert len(rows) == 2 + 2 * 2 * 3
+
+
+def test_gradients_have_a_row_for_every_task(results):
+    sizes = {"norm": 16.25, "a_weight": 0.0015}
+    line = {"cell": {"task": "stsb"}, "train_rows": 5175, "first": sizes, "last": {**sizes, "norm": 0.5}, **MADE_ON}
+    write(results, "gradients", [line])
+    assert row_of(MAKERS["gradients"]("minilm"), "STS-B") == ["STS-B", "5,175", "16", "0.5", "1.5e-03", "1.5e-03"]
 
 
 def test_a_larger_model_has_fewer_methods_and_cells():
