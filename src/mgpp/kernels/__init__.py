@@ -22,7 +22,7 @@ from mgpp.functional.adamw import Adam, Pull
 from mgpp.functional.ranks import ALONE, Ranks
 from mgpp.functional.score import magnitude
 from mgpp.functional.select import Cut
-from mgpp.kernels import cpu, shards
+from mgpp.kernels import cpu, cpu_step, shards
 from mgpp.kernels.arriving import Arriving, is_capturing
 from mgpp.kernels.plan import Count, Plan
 
@@ -118,6 +118,8 @@ def shrink_by_prior_(
 
         scale, correction, floor = (_one_or_each(numbers, layout.device) for numbers in (scales, corrections, eps))
         prior.shrink_by_prior_(layout, scale=scale, correction=correction, eps=floor, **shape)
+    elif cpu.supports(weights, second_moments) and _of_one_shape(weights, second_moments):
+        cpu_step.shrink_by_prior_(weights, second_moments, scales=scales, corrections=corrections, eps=eps, **shape)
     else:
         plain_prior.shrink_by_prior_(weights, second_moments, scales=scales, corrections=corrections, eps=eps, **shape)
 
@@ -193,7 +195,8 @@ def adamw_(
     """See mgpp.functional.adamw.adamw_."""
     layout = _laid_out("adamw", (weights, grads, means, squares), scratch, fresh=[1])
     if layout is None:
-        plain_adamw.adamw_(weights, grads, means, squares, targets, adam, pull)
+        step = cpu_step.adamw_ if cpu.supports(weights, grads, means, squares) else plain_adamw.adamw_
+        step(weights, grads, means, squares, targets, adam, pull)
         return
     from mgpp.kernels import adamw
 

@@ -1,0 +1,89 @@
+"""AdamW and the decoupled prior on a CPU: torch's own fused step, and the shrinking in few passes."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.optim.adamw import adamw as torchs_adamw
+
+from mgpp.functional.adamw import Adam, Pull
+from mgpp.functional.chunks import CHUNK, chunks
+from mgpp.functional.prior import least_size, log_odds
+from mgpp.kernels.cpu import add_prior_gradient_
+
+TINY = torch.finfo(torch.float32).tiny
+
+
+def adamw_(
+    weights: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    targets: Sequence[bool],
+    adam: Adam,
+    pull: Pull | None = None,
+) -> None:
+    """Twin: mgpp.functional.adamw.adamw_."""
+    pulled = [i for i, target in enumerate(targets) if target] if pull is not None else []
+    mine = [weights[i] for i in pulled]
+    if pull is not None and not pull.decoupled:
+        add_prior_gradient_(mine, [grads[i] for i in pulled], scale=pull.scale, **pull.shape)
+    before = torch.full((len(weights),), float(adam.step - 1)).unbind()  # torch counts by itself
+    torchs_adamw(
+        list(weights),
+        list(grads),
+        list(means),
+        list(squares),
+        [],
+        list(before),
+        fused=True,
+        amsgrad=False,
+        beta1=adam.beta1,
+        beta2=adam.beta2,
+        lr=adam.lr,
+        weight_decay=adam.weight_decay,
+        eps=adam.eps,
+        maximize=False,
+    )
+    if pull is not None and pull.decoupled:
+        count = len(pulled)
+        shrink_by_prior_(
+            mine,
+            [squares[i] for i in pulled],
+            scales=[adam.lr * pull.scale] * count,
+            corrections=[adam.correction2] * count,
+            eps=[adam.eps] * count,
+            most=pull.most,
+            **pull.shape,
+        )
+
+
+def shrink_by_prior_(
+    weights: Sequence[Tensor],
+    second_moments: Sequence[Tensor],
+    *,
+    scales: Sequence[float],
+    corrections: Sequence[float | Tensor],
+    eps: Sequence[float],
+    slab_prob: float,
+    spike_var: float,
+    slab_var: float,
+    most: float = math.inf,
+) -> None:
+    """Twin: mgpp.functional.prior.shrink_by_prior_. The correction's root, which is one for all, stands outside."""
+    c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
+    offset = torch.full((CHUNK,), -c1)  # one number would be slower: torch then takes one value at a time
+    least = least_size(torch.float32)
+    for weight, moment, scale, correction, floor in zip(weights, second_moments, scales, corrections, eps, strict=True):
+        root = math.sqrt(float(correction))
+        for w, v in chunks(weight.view(-1), moment.view(-1)):
+            size = w.abs()
+            # clamp: what lies further out is nothing beside the slab's part, and slow to compute.
+            in_spike = torch.addcmul(offset[: len(w)], size, size, value=-c2).clamp_(min=-80).sigmoid_()
+            pull = torch.mul(size, 1 / slab_var).addcmul_(in_spike, size, value=1 / spike_var - 1 / slab_var)
+            pull.div_(v.sqrt().add_(floor * root).clamp_(min=TINY))
+            if most < math.inf and root > 0:
+                pull.clamp_(max=most / root)
+            shrunk = torch.sub(size, pull, alpha=scale * root)
+            torch.copysign(torch.maximum(shrunk, size.clamp_(max=least)), w, out=w)

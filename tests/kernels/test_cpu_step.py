@@ -1,0 +1,96 @@
+"""On a CPU torch's fused step and the prior around it do what the readable step does, to rounding."""
+
+import math
+
+import pytest
+import torch
+
+from mgpp import kernels
+from mgpp.functional import adamw as plain
+from mgpp.functional import prior as plain_prior
+from mgpp.functional.adamw import Adam, Pull
+from mgpp.kernels import cpu_step
+
+SHAPES = [(3,), (), (0,), (700, 601), (64, 130), (1, 1)]
+PAPER = {"slab_prob": 1e-7, "spike_var": 1e-9, "slab_var": 0.1}
+PULLS = {
+    "no prior": None,
+    "coupled": Pull(scale=1e-4, **PAPER),
+    "decoupled": Pull(scale=1e-4, decoupled=True, **PAPER),
+    "held within a reach": Pull(scale=1e-4, decoupled=True, most=1e3, **PAPER),
+}
+
+
+def drawn(spread: float = 0.02) -> list[list[torch.Tensor]]:
+    """Weights inside and outside of the spike, zeros among them; gradients; both moments."""
+    weights = [spread * torch.randn(shape) ** 5 for shape in SHAPES]
+    for weight in weights:
+        weight.view(-1)[::3] = 0
+    grads, means = ([1e-3 * torch.randn(shape) for shape in SHAPES] for _ in range(2))
+    squares = [1e-6 * torch.rand(shape) ** 4 for shape in SHAPES]
+    squares[3][:7] = 0
+    return [weights, grads, means, squares]
+
+
+def copied(lists: list[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
+    return [[tensor.clone() for tensor in each] for each in lists]
+
+
+def assert_moved_alike(
+    fast: list[torch.Tensor], readable: list[torch.Tensor], before: list[torch.Tensor], *, atol: float = 0.0
+) -> None:
+    """To a few roundings of what was there and of how far it moved; on the average to much less."""
+    for mine, twin, old in zip(fast, readable, before, strict=True):
+        off, moved = (mine - twin).abs(), (twin - old).abs()
+        assert (off <= 1e-4 * moved + 1e-6 * old.abs() + 1e-7 * moved.sum() / max(1, moved.numel()) + atol).all()
+        assert off.sum() <= 1e-6 * (moved.sum() + old.abs().sum())
+
+
+@pytest.mark.parametrize("pull", PULLS.values(), ids=PULLS)
+@pytest.mark.parametrize(("step", "decay"), [(1, 0.0), (7, 0.01), (5000, 0.0)])
+def test_a_step_is_the_readable_one(pull, step, decay):
+    adam = Adam(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=decay, step=step)
+    mine = drawn()
+    readable, before = copied(mine), copied(mine)
+    targets = [True, True, True, True, False, True]
+    kernels.adamw_(*mine, targets, adam, pull, scratch={})
+    plain.adamw_(*readable, targets, adam, pull)
+    weights, *others = zip(mine, readable, before, strict=True)
+    for each in others:
+        assert_moved_alike(*each)
+    # A step that the prior takes back leaves the roundings of both: far under a learning rate.
+    assert_moved_alike(*weights, atol=1e-3 * adam.lr)
+
+
+@pytest.mark.parametrize("most", [math.inf, 1e3, 1e-2])
+@pytest.mark.parametrize(("scale", "spread"), [(1e-9, 0.02), (1e-3, 0.02), (1e-9, 1e-4), (1e30, 1e-20)])
+def test_shrinking_is_the_readable_one_and_makes_no_zero(scale, spread, most):
+    weights, _, _, squares = drawn(spread)
+    (readable, _), (before, _) = copied([weights, squares]), copied([weights, squares])
+    numbers = {"corrections": [0.3, torch.tensor(0.5), 0.1, 0.01, 1.0, 0.7], "eps": [1e-8, 0.0, 0.0, 0.0, 1e-8, 1e-8]}
+    kernels.shrink_by_prior_(weights, squares, scales=[scale] * 6, most=most, scratch={}, **numbers, **PAPER)
+    plain_prior.shrink_by_prior_(readable, squares, scales=[scale] * 6, most=most, **numbers, **PAPER)
+    assert_moved_alike(weights, readable, before)
+    for weight, old in zip(weights, before, strict=True):
+        assert torch.equal(weight == 0, old == 0)
+        assert torch.equal(weight.sign(), old.sign())
+
+
+@pytest.mark.parametrize("why", ["dtype", "strides", "one number"])
+def test_what_it_does_not_take_the_twin_does(why, monkeypatch):
+    def never(*args, **kwargs):
+        raise AssertionError
+
+    monkeypatch.setattr(cpu_step, "adamw_", never)
+    monkeypatch.setattr(cpu_step, "shrink_by_prior_", never)
+    weight, square = torch.randn(40, 30), torch.rand(40, 30)
+    weight, square = {
+        "dtype": (weight.double(), square.double()),
+        "strides": (weight.t(), square.t()),
+        "one number": (weight, torch.tensor(0.5)),
+    }[why]
+    numbers = {"scales": [1e-4], "corrections": [0.5], "eps": [1e-8]}
+    kernels.shrink_by_prior_([weight], [square], scratch={}, **numbers, **PAPER)
+    if why != "one number":
+        adam = Adam(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, step=1)
+        kernels.adamw_([weight], [weight.clone()], [weight.clone()], [square], [True], adam, scratch={})
