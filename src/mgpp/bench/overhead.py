@@ -126,10 +126,8 @@ Start = Callable[[nn.Module], tuple[torch.optim.Optimizer, Any]]
 
 
 def _sides(device: torch.device, *, naive: bool) -> dict[str, Start]:
-    fused = device.type == "cuda"
-
     def theirs(model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0, fused=fused)
+        return torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.0, fused=True)
 
     def ours(model: nn.Module) -> torch.optim.Optimizer:
         return AdamW(model.parameters(), lr=1e-5, weight_decay=0.0)
