@@ -63,7 +63,11 @@ def annealing(model: str) -> list[dict[str, Any]]:
                 if epochs == SHORT or start == 1
             ]
             cells += [{**each, "epochs": epochs} for each in of_them]
-    return cells
+    first, last = SPIKES[0]
+    weak = {"method": "prior_annealing", "spike_var_start": first, "spike_var_end": last, "strength": 0.1}
+    held = {"lr": RATES[model][-1], "held_out": True, "seed": 0, "clip": None}
+    of_them = [cell("PA study", model, "mrpc", weak, sparsity, **held) for sparsity in (NEARLY_NONE, 0.9)]
+    return cells + [{**each, "epochs": SHORT} for each in of_them]
 
 
 def clipping(model: str) -> list[dict[str, Any]]:

@@ -26,7 +26,8 @@ def annealing(model: str) -> str:
 def _order(cell: Cell) -> tuple[Any, ...]:
     """The widest spike first and no prior last, so that each learning rate stands beside the other."""
     method = cell["method"]
-    return -method.get("spike_var_start", 0), method["sparsity"], method["start"] != 1, "clip" in cell, cell["lr"]
+    widest, weak = -method.get("spike_var_start", 0), "strength" in method
+    return widest, weak, method["sparsity"], method["start"] != 1, "clip" in cell, cell["lr"]
 
 
 def _setting(cell: Cell) -> tuple[str, ...]:
@@ -35,6 +36,7 @@ def _setting(cell: Cell) -> tuple[str, ...]:
         what = "no prior, cut at once " + ("before training" if method["start"] == 1 else "where PA does")
     else:
         what = f"PA, σ0² {method['spike_var_start']:g} to {method['spike_var_end']:g}"
+        what += f", strength {method['strength']:g}" if "strength" in method else ""
     return what, f"{method['sparsity']:.0%}", f"{cell['lr']:g}", CLIPPED["clip" in cell]
 
 
