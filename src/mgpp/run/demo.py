@@ -36,7 +36,6 @@ SETTINGS = RunConfig(
     max_steps=240,
     batch_size=32,
     learning_rate=2e-4,
-    optimizer="adamw_torch_fused",  # the fastest on a CPU
     max_length=48,
     group_by_length=True,
     logging_steps=10,
