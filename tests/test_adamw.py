@@ -98,3 +98,19 @@ def test_a_parameter_that_stands_still_keeps_its_own_count_of_steps():
     assert counts[0] == counts[1]
     for name, value in weights_of(theirs).items():
         torch.testing.assert_close(weights_of(ours)[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_steps_are_counted_past_256_where_half_precision_is_the_default():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        weight = torch.nn.Parameter(torch.zeros(3))
+        optimizer = mgpp.AdamW([weight])
+        for _ in range(300):
+            weight.grad = torch.ones(3)
+            optimizer.step()
+        again = mgpp.AdamW([weight])
+        again.load_state_dict(optimizer.state_dict())
+    finally:
+        torch.set_default_dtype(before)
+    assert float(optimizer.state[weight]["step"]) == float(again.state[weight]["step"]) == 300

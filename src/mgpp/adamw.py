@@ -53,7 +53,7 @@ class AdamW(torch.optim.Optimizer):
             for param in group["params"]:
                 if self.state[param]:
                     count = float(self.state[param]["step"])
-                    self.state[param]["step"] = shared.setdefault(count, torch.tensor(count))
+                    self.state[param]["step"] = shared.setdefault(count, torch.tensor(count, dtype=torch.float32))
 
     def _together(self, index: int, group: dict[str, Any]) -> "list[_Together]":
         """The parameters that have a gradient, by the counter of their steps, which is one more now.
@@ -79,7 +79,7 @@ class AdamW(torch.optim.Optimizer):
         params = [param for param in group["params"] if param.grad is not None]
         resting = [self.state[param] for param in group["params"] if param.grad is None]
         left_behind = {id(state["step"]) for state in resting if state}
-        fresh = torch.zeros(())
+        fresh = torch.zeros((), dtype=torch.float32)
         by_counter: dict[int, list[Tensor]] = {}
         for param in params:
             by_counter.setdefault(id(self._state_of(param, fresh)["step"]), []).append(param)

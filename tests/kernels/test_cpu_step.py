@@ -63,7 +63,10 @@ def test_a_step_is_the_readable_one(pull, step, decay):
 
 
 @pytest.mark.parametrize("most", [math.inf, 1e3, 1e-2])
-@pytest.mark.parametrize(("scale", "spread"), [(1e-9, 0.02), (1e-3, 0.02), (1e-9, 1e-4), (1e30, 1e-20)])
+@pytest.mark.parametrize(
+    ("scale", "spread"),
+    [(1e-9, 0.02), (1e-3, 0.02), (1e-9, 1e-4), (1e30, 1e-20), (1e-9, 1e20), (0.0, 1.0), (1e-37, 0.02)],
+)
 def test_shrinking_is_the_readable_one_and_makes_no_zero(scale, spread, most):
     weights, _, _, squares = drawn(spread)
     (readable, _), (before, _) = copied([weights, squares]), copied([weights, squares])
@@ -74,6 +77,31 @@ def test_shrinking_is_the_readable_one_and_makes_no_zero(scale, spread, most):
     for weight, old in zip(weights, before, strict=True):
         assert torch.equal(weight == 0, old == 0)
         assert torch.equal(weight.sign(), old.sign())
+
+
+@pytest.mark.parametrize("most", [math.inf, 1e38])
+@pytest.mark.parametrize("weight", [1e-45, 1e-37, 1.0, 1e37])
+def test_no_finite_weight_loses_its_sign_or_becomes_nan(weight, most):
+    weights = [torch.tensor([weight, -weight])]
+    numbers = {"scales": [1e-6], "corrections": [1e-3], "eps": [0.0], "most": most}
+    kernels.shrink_by_prior_(weights, [torch.zeros(2)], scratch={}, **numbers, **PAPER)
+    assert (weights[0] * torch.tensor([1.0, -1.0]) > 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_another_default_dtype_changes_nothing(dtype):
+    adam = Adam(lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, step=301)
+    mine = drawn()
+    expected = copied(mine)
+    kernels.adamw_(*expected, [True] * 6, adam, PULLS["held within a reach"], scratch={})
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        kernels.adamw_(*mine, [True] * 6, adam, PULLS["held within a reach"], scratch={})
+    finally:
+        torch.set_default_dtype(before)
+    for actual, wanted in zip(mine, expected, strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(actual, wanted, strict=True))
 
 
 @pytest.mark.parametrize("why", ["dtype", "strides", "one number"])

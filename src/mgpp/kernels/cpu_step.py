@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.optim.adamw import adamw as torchs_adamw
 
 from mgpp.functional.adamw import Adam, Pull
-from mgpp.functional.chunks import CHUNK, chunks
+from mgpp.functional.chunks import chunks
 from mgpp.functional.prior import least_size, log_odds
 from mgpp.kernels.cpu import add_prior_gradient_
 
-TINY = torch.finfo(torch.float32).tiny
+SMALLEST, LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
 
 
 def adamw_(
@@ -29,7 +29,7 @@ def adamw_(
     mine = [weights[i] for i in pulled]
     if pull is not None and not pull.decoupled:
         add_prior_gradient_(mine, [grads[i] for i in pulled], scale=pull.scale, **pull.shape)
-    before = torch.full((len(weights),), float(adam.step - 1)).unbind()  # torch counts by itself
+    before = torch.full((len(weights),), float(adam.step - 1), dtype=torch.float32).unbind()  # torch counts by itself
     torchs_adamw(
         list(weights),
         list(grads),
@@ -71,19 +71,19 @@ def shrink_by_prior_(
     slab_var: float,
     most: float = math.inf,
 ) -> None:
-    """Twin: mgpp.functional.prior.shrink_by_prior_. The correction's root, which is one for all, stands outside."""
+    """Twin: mgpp.functional.prior.shrink_by_prior_. What is one number for all is multiplied before the weights are."""
     c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
-    offset = torch.full((CHUNK,), -c1)  # one number would be slower: torch then takes one value at a time
+    offset = torch.tensor(-c1, dtype=torch.float32)
     least = least_size(torch.float32)
     for weight, moment, scale, correction, floor in zip(weights, second_moments, scales, corrections, eps, strict=True):
         root = math.sqrt(float(correction))
+        slab = min(scale * root / slab_var, LARGEST)
+        spike = min(scale * root * (1 / spike_var - 1 / slab_var), LARGEST)
+        limit = LARGEST if most == math.inf else min(scale * most, LARGEST)
         for w, v in chunks(weight.view(-1), moment.view(-1)):
             size = w.abs()
             # clamp: what lies further out is nothing beside the slab's part, and slow to compute.
-            in_spike = torch.addcmul(offset[: len(w)], size, size, value=-c2).clamp_(min=-80).sigmoid_()
-            pull = torch.mul(size, 1 / slab_var).addcmul_(in_spike, size, value=1 / spike_var - 1 / slab_var)
-            pull.div_(v.sqrt().add_(floor * root).clamp_(min=TINY))
-            if most < math.inf and root > 0:
-                pull.clamp_(max=most / root)
-            shrunk = torch.sub(size, pull, alpha=scale * root)
-            torch.copysign(torch.maximum(shrunk, size.clamp_(max=least)), w, out=w)
+            in_spike = torch.addcmul(offset, size, size, value=-c2).clamp_(min=-80).sigmoid_()
+            pull = torch.mul(size, slab).addcmul_(in_spike, size, value=spike)
+            pull.div_(v.sqrt().add_(floor * root).clamp_(min=SMALLEST)).clamp_(max=limit)
+            torch.copysign(torch.maximum(torch.sub(size, pull), size.clamp_(max=least)), w, out=w)
