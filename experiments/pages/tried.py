@@ -104,9 +104,10 @@ def _settings_key(cell: Cell) -> str:
 
 
 def _scores(lines: list[Line]) -> dict[str, Scores]:
+    """By their settings. Where these were run under two names, the first counts."""
     found: dict[str, Scores] = {}
     for line in lines:
-        found.setdefault(_settings_key(line["cell"]), {})[line["cell"]["task"]] = score_of(line)
+        found.setdefault(_settings_key(line["cell"]), {}).setdefault(line["cell"]["task"], score_of(line))
     return found
 
 
