@@ -89,3 +89,16 @@ def test_the_priors_gradient_is_the_twins(scale):
     cpu.add_prior_gradient_(weights, grads, scale=scale, **PAPER)
     for actual, wanted in zip(grads, expected, strict=True):
         torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_a_weight_that_is_no_number_hides_no_other_from_the_band(odd):
+    weights = [torch.randn(300, 200)]  # one piece
+    weights[0][0, :3] = odd
+    scratch: dict = {}
+    served = []
+    for _ in range(3):
+        served.append(assert_selects_alike(weights, 40_000, scratch))
+        for weight in weights:
+            weight.add_(torch.randn_like(weight), alpha=1e-6)
+    assert served[1:] == [True, True]

@@ -10,7 +10,7 @@ from torch.optim.adamw import adamw as torchs_adamw
 from mgpp.functional.adamw import Adam, Pull
 from mgpp.functional.chunks import chunks
 from mgpp.functional.prior import least_size, log_odds
-from mgpp.kernels.cpu import add_prior_gradient_
+from mgpp.kernels.cpu import add_prior_gradient_, in_spike_
 
 SMALLEST, LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
 
@@ -82,8 +82,7 @@ def shrink_by_prior_(
         limit = LARGEST if most == math.inf else min(scale * most, LARGEST)
         for w, v in chunks(weight.view(-1), moment.view(-1)):
             size = w.abs()
-            # clamp: what lies further out is nothing beside the slab's part, and slow to compute.
-            in_spike = torch.addcmul(offset, size, size, value=-c2).clamp_(min=-80).sigmoid_()
+            in_spike = in_spike_(torch.addcmul(offset, size, size, value=-c2))
             pull = torch.mul(size, slab).addcmul_(in_spike, size, value=spike)
             pull.div_(v.sqrt().add_(floor * root).clamp_(min=SMALLEST)).clamp_(max=limit)
             torch.copysign(torch.maximum(torch.sub(size, pull), size.clamp_(max=least)), w, out=w)
