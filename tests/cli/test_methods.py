@@ -112,7 +112,7 @@ def test_a_structure_reaches_the_saved_file(structure, zeros, tiny_bert, tiny_re
     result = json.loads(out)
     assert result["zeros"] == zeros
     assert result["method"]["structure"] == structure
-    assert "warning" not in err
+    assert "asked for" not in err  # it is as sparse as blocks can make it
     assert f"in the structure {structure}" in err
     saved = load_file(tmp_path / "out" / "model.safetensors")
     pruned = [weight for name, weight in saved.items() if "encoder.layer" in name and weight.ndim == 2]

@@ -58,7 +58,12 @@ def call(stand_in, tmp_path):
 def test_a_script_that_is_ended_leaves_no_run_behind(stand_in, tmp_path, experiment, number, code):
     words = ["model", "data", *(["sst2"] if experiment == "upstream" else []), str(tmp_path / "out")]
     told = {**stand_in, "SECONDS_EACH": "30", "AT_ONCE": "2"}
-    script = subprocess.Popen([str(EXPERIMENTS / experiment / "run.sh"), *words], env=told, stderr=subprocess.PIPE)
+    script = subprocess.Popen(
+        [str(EXPERIMENTS / experiment / "run.sh"), *words],
+        env=told,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # a shell's background job ignores an interrupt
+    )
     pids = begun(tmp_path, count=2)
     script.send_signal(number)
     _, said = script.communicate(timeout=20)
