@@ -1,0 +1,114 @@
+"""Where a pruned step's extra time goes on a CPU: its parts one by one, fast and readable, over MiniLM-L6's weights.
+
+python benchmarks/cpu_parts.py --output benchmarks/results/NAME.json
+
+The weights are random, 90% of them just pruned and grown by one step; moments as late in a run.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from mgpp import kernels
+from mgpp.bench.overhead import SHAPES
+from mgpp.bench.results import append
+from mgpp.bench.timing import take_turns
+from mgpp.functional import adamw as plain_adamw
+from mgpp.functional import prior as plain_prior
+from mgpp.functional import select as plain_select
+from mgpp.functional.adamw import Adam
+from mgpp.functional.score import curvature
+from mgpp.run.result import provenance
+from mgpp.targets import find_targets
+
+ADAM = Adam(lr=1e-5, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, step=10_000)
+PRIOR = {"slab_prob": 1e-7, "spike_var": 1e-9, "slab_var": 0.1}
+SPARSITY = 0.9
+
+
+class Step:
+    """One step's tensors: all parameters, and those that are pruned."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        model = AutoModelForSequenceClassification.from_config(SHAPES["minilm"].config)
+        with torch.no_grad():
+            self.all = [param.detach() for param in model.parameters()]
+            self.weights = [param.detach() for param in find_targets(model).values()]
+        self.k = int(SPARSITY * sum(weight.numel() for weight in self.weights))
+        self.grads, self.means = ([1e-4 * torch.randn_like(param) for param in self.all] for _ in range(2))
+        self.squares = [1e-8 * torch.rand_like(param) for param in self.all]
+        self.own_grads = [1e-4 * torch.randn_like(weight) for weight in self.weights]
+        self.moments = [1e-8 * torch.rand_like(weight) for weight in self.weights]
+        self.correction = torch.tensor(ADAM.correction2)
+        self.scratch: dict[str, dict] = {"magnitude": {}, "curvature": {}}
+        plain_select.zero_smallest_(self.weights, self.k)
+        self.pruned = {by: [weight.clone() for weight in self.weights] for by in self.scratch}
+
+    def grow(self) -> None:
+        """What the optimizer does between two events."""
+        for weight in (*self.weights, *self.pruned["magnitude"], *self.pruned["curvature"]):
+            weight.add_(torch.randn_like(weight), alpha=ADAM.lr)
+
+    def event(self, by: str) -> Callable[[], object]:
+        how: dict[str, Any] = {"kernel": by, "scratch": self.scratch[by]}
+        return lambda: kernels.zero_smallest_(self.pruned[by], self.k, **how, **self._scored(by))
+
+    def plain_event(self, by: str) -> Callable[[], object]:
+        return lambda: plain_select.zero_smallest_(self.pruned[by], self.k, **self._scored(by))
+
+    def _scored(self, by: str) -> dict[str, Any]:
+        if by == "magnitude":
+            return {}
+        return {"score": curvature, "inputs": [(moment, self.correction) for moment in self.moments]}
+
+    def parts(self) -> dict[str, Callable[[], object]]:
+        everything = (self.all, self.grads, self.means, self.squares, [False] * len(self.all), ADAM)
+        pulled = (self.weights, self.own_grads)
+        shrunk: dict[str, Any] = {
+            name: [value] * len(self.weights)
+            for name, value in {"scales": 1e-12, "corrections": self.correction, "eps": ADAM.eps}.items()
+        }
+        return {
+            "AdamW": lambda: kernels.adamw_(*everything, scratch={}),
+            "AdamW, readable": lambda: plain_adamw.adamw_(*everything),
+            "prior in the gradient": lambda: kernels.add_prior_gradient_(*pulled, scale=1e-6, scratch={}, **PRIOR),
+            "prior in the gradient, readable": lambda: plain_prior.add_prior_gradient_(*pulled, scale=1e-6, **PRIOR),
+            "prior decoupled": lambda: kernels.shrink_by_prior_(
+                self.weights, self.moments, most=1e5, scratch={}, **shrunk, **PRIOR
+            ),
+            "prior decoupled, readable": lambda: plain_prior.shrink_by_prior_(
+                self.weights, self.moments, most=1e5, **shrunk, **PRIOR
+            ),
+            "event by magnitude": self.event("magnitude"),
+            "event by magnitude, readable": self.plain_event("magnitude"),
+            "event by curvature": self.event("curvature"),
+            "event by curvature, readable": self.plain_event("curvature"),
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    step = Step()
+    times = take_turns(step.parts(), rounds=args.rounds, warm_up=3, device=torch.device("cpu"), before=step.grow)
+    rows = [{"name": name, **numbers} for name, numbers in times.items()]
+    for row in rows:
+        print(f"{row['name']}: {row['median_ms']:.1f} ms ({row['low_ms']:.1f} to {row['high_ms']:.1f})")
+    if args.output is not None:
+        command = f"python benchmarks/cpu_parts.py {shlex.join(sys.argv[1:])}"
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        append(args.output, {"what": "cpu parts", "command": command, "at": at, **provenance(), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
