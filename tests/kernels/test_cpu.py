@@ -91,6 +91,13 @@ def test_the_priors_gradient_is_the_twins(scale):
         torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [1e-45, 1e-30, 1e20, 3e38])
+def test_of_a_finite_weight_the_priors_gradient_is_finite(size):
+    weights, grads = [torch.tensor([size, -size])], [torch.zeros(2)]
+    cpu.add_prior_gradient_(weights, grads, scale=1e-4, **PAPER)
+    assert grads[0].isfinite().all()
+
+
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])
 def test_a_weight_that_is_no_number_hides_no_other_from_the_band(odd):
     weights = [torch.randn(300, 200)]  # one piece

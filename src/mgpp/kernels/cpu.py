@@ -60,9 +60,9 @@ def add_prior_gradient_(
     offset = torch.tensor(-c1, dtype=torch.float32)
     for weight, grad in zip(weights, grads, strict=True):
         for w, g in chunks(weight, grad):
-            in_spike = in_spike_(torch.addcmul(offset, w, w, value=-c2))
-            g.addcmul_(w, in_spike, value=scale * (1 / spike_var - 1 / slab_var))
-            g.add_(w, alpha=scale / slab_var)
+            stiffness = in_spike_(torch.addcmul(offset, w, w, value=-c2))
+            stiffness.mul_(scale * (1 / spike_var - 1 / slab_var)).add_(scale / slab_var)
+            g.addcmul_(w, stiffness)
 
 
 def in_spike_(log_odds_of_spike: Tensor) -> Tensor:
