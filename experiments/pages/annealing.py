@@ -1,26 +1,28 @@
 """Prior annealing with its settings turned, the gradients it stands against, and the paper's MGPP not clipped."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from experiments.glue import grid, studies
 from experiments.pages.cells import LABELS, Cell, Line, command_of, key_of, lines_of, planned_among, score_of
-from experiments.pages.text import Rows, joined, made_by, points, progress, table
+from experiments.pages.text import joined, made_by, points, progress, table
 
 CLIPPED = {False: "at 1", True: "no"}
 
 
 def annealing(model: str) -> str:
     """A row for every setting; a column for every task and length."""
-    cells = studies.annealing(model)
-    found = planned_among(lines_of(model, "annealing"), cells)
-    missing = progress(len(found), len(cells))
-    if not found:
-        return missing
     columns = [(task, epochs) for task in studies.ANNEALED_ON for epochs in (studies.SHORT, studies.LONG)]
-    rows = _rows(sorted(cells, key=_order), found, columns, _setting, lambda cell: (cell["task"], cell["epochs"]))
     heads = [f"{LABELS[task]}, {epochs} epochs" for task, epochs in columns]
-    head = ["", "sparsity", "learning rate", "clipped", *heads]
-    return joined(missing, table(head, rows), made_by(command_of(model, "annealing"), found))
+    return _study(
+        model,
+        "annealing",
+        sorted(studies.annealing(model), key=_order),
+        head=["", "sparsity", "learning rate", "clipped", *heads],
+        row_of=_setting,
+        columns=columns,
+        column_of=lambda cell: (cell["task"], cell["epochs"]),
+    )
 
 
 def _order(cell: Cell) -> tuple[Any, ...]:
@@ -43,33 +45,49 @@ def _setting(cell: Cell) -> tuple[str, ...]:
 def clipping(model: str) -> str:
     """Each candidate of Table 1, and under it the same with nothing clipped."""
     cells = studies.clipping(model)
-    found = planned_among(lines_of(model, "clipping"), cells)
-    missing = progress(len(found), len(cells))
-    if not found:
-        return missing
-    clipped = [{**cell, "name": "MGPP (paper)"} for cell in cells]
-    for cell in clipped:
-        del cell["clip"]
-    beside = planned_among(lines_of(model, "choose"), clipped)
-    both = sorted([*cells, *clipped], key=lambda cell: (cell["method"]["strength"], cell["lr"], "clip" in cell))
-    columns = [(task,) for task in grid.CHOOSE_ON]
-    rows = _rows(both, [*found, *beside], columns, _candidate, lambda cell: (cell["task"],))
-    head = ["strength", "learning rate", "clipped", *[LABELS[task] for task in grid.CHOOSE_ON]]
-    return joined(missing, table(head, rows), made_by(command_of(model, "clipping"), found))
+    clipped = [{key: value for key, value in cell.items() if key != "clip"} for cell in cells]
+    beside = [{**cell, "name": "MGPP (paper)"} for cell in clipped]
+    both = sorted([*cells, *beside], key=lambda cell: (cell["method"]["strength"], cell["lr"], "clip" in cell))
+    return _study(
+        model,
+        "clipping",
+        both,
+        head=["strength", "learning rate", "clipped", *[LABELS[task] for task in grid.CHOOSE_ON]],
+        row_of=_candidate,
+        columns=list(grid.CHOOSE_ON),
+        column_of=lambda cell: cell["task"],
+        beside=planned_among(lines_of(model, "choose"), beside),
+    )
 
 
 def _candidate(cell: Cell) -> tuple[str, ...]:
     return f"{cell['method']['strength']:g}", f"{cell['lr']:g}", CLIPPED["clip" in cell]
 
 
-def _rows(cells: list[Cell], lines: list[Line], columns: list[Any], row_of: Any, column_of: Any) -> Rows:
-    """In the cells' order, those settings of which anything was run."""
-    scores = {key_of(line["cell"]): score_of(line) for line in lines}
+def _study(
+    model: str,
+    what: str,
+    cells: list[Cell],
+    *,
+    head: list[str],
+    row_of: Callable[[Cell], tuple[str, ...]],
+    columns: list[Any],
+    column_of: Callable[[Cell], Any],
+    beside: Sequence[Line] = (),
+) -> str:
+    """A row for all cells that `row_of` says the same of, in their order, if anything of it was run. The lines of
+    `beside` come from elsewhere."""
+    found = planned_among(lines_of(model, what), cells)
+    missing = progress(len(found) + len(beside), len(cells))
+    if not found:
+        return missing
+    scores = {key_of(line["cell"]): score_of(line) for line in (*found, *beside)}
     groups: dict[tuple[str, ...], dict[Any, float]] = {}
     for cell in cells:
         if key_of(cell) in scores:
             groups.setdefault(row_of(cell), {})[column_of(cell)] = scores[key_of(cell)]
-    return [[*told, *[points(found.get(column)) for column in columns]] for told, found in groups.items()]
+    rows = [[*told, *[points(each.get(column)) for column in columns]] for told, each in groups.items()]
+    return joined(missing, table(head, rows), made_by(command_of(model, what), found))
 
 
 def gradients(model: str) -> str:

@@ -185,6 +185,17 @@ def test_an_ablation_stands_beside_what_it_changes(results):
     assert {name.replace("|", r"\|") for name in grid.TRIED} <= set(names)
 
 
+def test_of_settings_that_were_run_under_two_names_an_ablation_has_its_own(results):
+    lines = [line_of(cell, 0.5) for cell in grid.candidates("minilm")]
+    again = [
+        line_of({**line["cell"], "name": "again"}, 0.9)
+        for line in lines
+        if line["cell"]["name"] == "an event at every step"
+    ]
+    write(results, "choose", [*lines, *again])
+    assert row_of(MAKERS["ablations"]("minilm"), "an event at every step")[4] == "50.0"
+
+
 def test_a_sweep_has_every_value_of_one_setting(results):
     lines = [line_of(cell, 0.5) for cell in grid.candidates("minilm")]
     write(results, "choose", lines)

@@ -154,6 +154,13 @@ def test_weights_that_keep_coming_back_and_none_at_all_are_both_told(run_with):
     assert "came back" not in advised(run_with(came_back=0.005))
 
 
+@pytest.mark.parametrize(("score", "is_advised"), [("magnitude", True), ("curvature", False)])
+def test_of_a_matrix_that_is_gone_another_score_is_advised_where_sizes_decided(score, is_advised, run_with):
+    found = advised(run_with(method={**MGPP, "score": score, "sparsity": 0.999}))
+    assert "does next to nothing" in found
+    assert ("score=curvature" in found) == is_advised
+
+
 def test_what_is_missing_for_a_judgement_is_asked_for(run_with):
     told = advised(run_with())
     assert "mgpp prune models/mini reviews --method none" in told

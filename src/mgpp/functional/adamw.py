@@ -1,7 +1,7 @@
 """AdamW with the mixture prior inside: the readable twin of the fused step."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -46,6 +46,35 @@ class Pull:
         return {"slab_prob": self.slab_prob, "spike_var": self.spike_var, "slab_var": self.slab_var}
 
 
+def step_(
+    weights: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    adam: Adam,
+) -> None:
+    """AdamW alone."""
+    for tensors in zip(weights, grads, means, squares, strict=True):
+        for weight, grad, mean, square in chunks(*tensors):
+            mean.lerp_(grad.to(mean.dtype), 1 - adam.beta1)
+            square.mul_(adam.beta2).addcmul_(grad, grad, value=1 - adam.beta2)
+            spread = square.float().div(adam.correction2).sqrt_().add_(adam.eps)
+            update = mean.float().div(spread).mul_(adam.lr / adam.correction1)
+            weight.copy_(weight.float().mul(1 - adam.lr * adam.weight_decay).sub_(update))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a step is made of; on a CPU each has a faster form (mgpp.kernels.cpu_step)."""
+
+    add_prior_gradient_: Callable[..., None] = add_prior_gradient_
+    step_: Callable[..., None] = step_
+    shrink_by_prior_: Callable[..., None] = shrink_by_prior_
+
+
+READABLE = Parts()
+
+
 def adamw_(
     weights: Sequence[Tensor],
     grads: Sequence[Tensor],
@@ -54,23 +83,19 @@ def adamw_(
     targets: Sequence[bool],
     adam: Adam,
     pull: Pull | None = None,
+    *,
+    parts: Parts = READABLE,
 ) -> None:
     """One AdamW step on all tensors, in place, with the prior on those that are `targets`. Gradients are not changed
     where the prior is decoupled, and hold the prior's part afterwards where it is coupled."""
     pulled = [i for i, target in enumerate(targets) if target] if pull is not None else []
     mine = [weights[i] for i in pulled]
     if pull is not None and not pull.decoupled:
-        add_prior_gradient_(mine, [grads[i] for i in pulled], scale=pull.scale, **pull.shape)
-    for tensors in zip(weights, grads, means, squares, strict=True):
-        for weight, grad, mean, square in chunks(*tensors):
-            mean.lerp_(grad.to(mean.dtype), 1 - adam.beta1)
-            square.mul_(adam.beta2).addcmul_(grad, grad, value=1 - adam.beta2)
-            spread = square.float().div(adam.correction2).sqrt_().add_(adam.eps)
-            update = mean.float().div(spread).mul_(adam.lr / adam.correction1)
-            weight.copy_(weight.float().mul(1 - adam.lr * adam.weight_decay).sub_(update))
+        parts.add_prior_gradient_(mine, [grads[i] for i in pulled], scale=pull.scale, **pull.shape)
+    parts.step_(weights, grads, means, squares, adam)
     if pull is not None and pull.decoupled:
         count = len(pulled)
-        shrink_by_prior_(
+        parts.shrink_by_prior_(
             mine,
             [squares[i] for i in pulled],
             scales=[adam.lr * pull.scale] * count,

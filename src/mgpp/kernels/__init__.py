@@ -195,8 +195,8 @@ def adamw_(
     """See mgpp.functional.adamw.adamw_."""
     layout = _laid_out("adamw", (weights, grads, means, squares), scratch, fresh=[1])
     if layout is None:
-        step = cpu_step.adamw_ if cpu.supports(weights, grads, means, squares) else plain_adamw.adamw_
-        step(weights, grads, means, squares, targets, adam, pull)
+        parts = cpu_step.FAST if cpu.supports(weights, grads, means, squares) else plain_adamw.READABLE
+        plain_adamw.adamw_(weights, grads, means, squares, targets, adam, pull, parts=parts)
         return
     from mgpp.kernels import adamw
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw as torchs_adamw
 
-from mgpp.functional.adamw import Adam, Pull
+from mgpp.functional.adamw import Adam, Parts
 from mgpp.functional.chunks import chunks
 from mgpp.functional.prior import least_size, log_odds
 from mgpp.kernels.cpu import add_prior_gradient_, in_spike_
@@ -15,20 +15,14 @@ from mgpp.kernels.cpu import add_prior_gradient_, in_spike_
 SMALLEST, LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
 
 
-def adamw_(
+def step_(
     weights: Sequence[Tensor],
     grads: Sequence[Tensor],
     means: Sequence[Tensor],
     squares: Sequence[Tensor],
-    targets: Sequence[bool],
     adam: Adam,
-    pull: Pull | None = None,
 ) -> None:
-    """Twin: mgpp.functional.adamw.adamw_."""
-    pulled = [i for i, target in enumerate(targets) if target] if pull is not None else []
-    mine = [weights[i] for i in pulled]
-    if pull is not None and not pull.decoupled:
-        add_prior_gradient_(mine, [grads[i] for i in pulled], scale=pull.scale, **pull.shape)
+    """Twin: mgpp.functional.adamw.step_."""
     before = torch.full((len(weights),), float(adam.step - 1), dtype=torch.float32).unbind()  # torch counts by itself
     torchs_adamw(
         list(weights),
@@ -46,17 +40,6 @@ def adamw_(
         eps=adam.eps,
         maximize=False,
     )
-    if pull is not None and pull.decoupled:
-        count = len(pulled)
-        shrink_by_prior_(
-            mine,
-            [squares[i] for i in pulled],
-            scales=[adam.lr * pull.scale] * count,
-            corrections=[adam.correction2] * count,
-            eps=[adam.eps] * count,
-            most=pull.most,
-            **pull.shape,
-        )
 
 
 def shrink_by_prior_(
@@ -86,3 +69,6 @@ def shrink_by_prior_(
             pull = torch.mul(size, slab).addcmul_(in_spike, size, value=spike)
             pull.div_(v.sqrt().add_(floor * root).clamp_(min=SMALLEST)).clamp_(max=limit)
             torch.copysign(torch.maximum(torch.sub(size, pull), size.clamp_(max=least)), w, out=w)
+
+
+FAST = Parts(add_prior_gradient_=add_prior_gradient_, step_=step_, shrink_by_prior_=shrink_by_prior_)
