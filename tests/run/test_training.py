@@ -72,6 +72,13 @@ def test_a_matrix_of_which_nothing_is_left_is_named(config, tiny_bert, tmp_path)
     assert len([line for line in told if line.startswith("warning: ")]) == 1
 
 
+def test_a_matrix_whose_work_added_parameters_do_is_not_missing(config):
+    method = mgpp.LoSparse(**{**RAMP, "sparsity": 0.734}, ratio=0.2)  # all that is left is the low-rank part
+    result = run(replace(config, method=method))
+    assert (result["added"], result["zeros"]) == (1088, PRUNABLE)
+    assert result["emptied"] == []
+
+
 def test_times_in_fractions_and_epochs_are_resolved_to_steps(config):
     result = run(replace(config, method=mgpp.GMP(sparsity=0.5, start=0.2, end="1ep", every=2)))
     assert (result["schedule"]["start"], result["schedule"]["end"]) == (2, 6)
