@@ -57,7 +57,7 @@ def _at(sparsity: float, model: str, which: str, lines: list[Line]) -> str:
     tasks, seeds, names = begun(lines, planned.tasks), len(planned.seeds), in_table(model, which)
     found = [by_seed(lines, sparsity, mine) for mine in [*[[task] for task in tasks], tasks]]
     shown = [_column({name: each.get(name, []) for name in names}, seeds) for each in found]
-    rows = [[name, *[column[name] for column in shown], _bytes(name, lines), _step(name)] for name in names]
+    rows = [[name, *[column[name] for column in shown], bytes_kept(name, lines), _step(name)] for name in names]
     head = ["", *told_tasks(lines, tasks), "mean", "bytes a weight", "ms a step"]
     return table(head, rows)
 
@@ -103,7 +103,7 @@ def _competes(name: str) -> bool:
     return name != "dense" and name not in grid.TAUGHT
 
 
-def _bytes(name: str, lines: list[Line]) -> str:
+def bytes_kept(name: str, lines: list[Line]) -> str:
     mine = [line for line in lines if line["cell"]["name"] == name]
     kept = [line.get("memory", 0) / PRUNABLE[line["cell"]["model"]] for line in mine]
     return f"{max(kept):.3g}" if kept else ""
