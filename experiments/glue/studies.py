@@ -1,7 +1,10 @@
-"""Two methods that look broken beside their papers, each with its settings turned, on held-out train rows.
+"""Two methods that look broken beside their papers, each with its settings turned, on held-out train rows; and a
+teacher that is larger than its pupil.
 
 python experiments/glue/studies.py movement MODEL CELLS      hard movement, masked more or less often
 python experiments/glue/studies.py annealing MODEL CELLS     prior annealing, and magnitude cut at one blow
+python experiments/glue/studies.py clipping MODEL CELLS      the paper's MGPP with nothing clipped
+python experiments/glue/studies.py taught MODEL CELLS        a larger teacher; the teachers themselves come first
 """
 
 import json
@@ -12,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from experiments.glue.grid import CHOOSE_AT, CHOOSE_ON, METHODS, RATES, cell
+from experiments.glue.grid import CHOOSE_AT, CHOOSE_ON, METHODS, RATES, RECOMMENDED, TABLES, TEACHER, cell
 
 # Hard movement on STS-B: (epochs, sparsities, settings), each with a mask every so many steps; what else was turned.
 LONGER = {"start": 0.05, "end": 0.95}
@@ -32,6 +35,15 @@ ANNEALED_ON = ("stsb", "mrpc")
 SPIKES = ((1.4e-4, 3e-5), (2.6e-4, 3e-5), (1e-5, 1e-6))
 SHORT, LONG = 8, 24  # epochs
 NEARLY_NONE = 0.01  # so little is pruned that what is lost is lost to the prior
+
+# With a larger teacher, on the tasks where a taught model is to reach the dense one.
+TAUGHT_ON = ("sst2", "stsb")
+LARGER_TEACHER = "mpnet-base"
+PUPILS: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
+    "dense": (None, (0.0,)),
+    "MGPP recommended": (RECOMMENDED, (0.9, 0.95)),
+    "PLATON": ({"method": "platon", "beta2": 0.95}, (0.9, 0.95)),
+}
 
 
 def movement(model: str) -> list[dict[str, Any]]:
@@ -81,7 +93,21 @@ def clipping(model: str) -> list[dict[str, Any]]:
     ]
 
 
-STUDIES = {"movement": movement, "annealing": annealing, "clipping": clipping}
+def taught(model: str) -> list[dict[str, Any]]:
+    """On the validation sets; the rates are the middle ones, which the dense models and these methods chose."""
+    seeds, rate = TABLES["table"].seeds, RATES[LARGER_TEACHER][1]
+    teachers = [
+        cell("teacher", LARGER_TEACHER, task, None, 0.0, lr=rate, seed=seed) for task, seed in product(TAUGHT_ON, seeds)
+    ]
+    teacher = {**TEACHER, "model": LARGER_TEACHER, "lr": rate}
+    return teachers + [
+        cell(name, model, task, method, sparsity, lr=RATES[model][1], seed=seed, teacher=teacher)
+        for task, (name, (method, sparsities)) in product(TAUGHT_ON, PUPILS.items())
+        for sparsity, seed in product(sparsities, seeds)
+    ]
+
+
+STUDIES = {"movement": movement, "annealing": annealing, "clipping": clipping, "taught": taught}
 
 if __name__ == "__main__":
     what, model, path = sys.argv[1:]

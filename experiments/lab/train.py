@@ -32,7 +32,8 @@ def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: 
     model, the task, the epochs and the batch's size.
 
     "held_out": score on a tenth of the train set that is not trained on, instead of the validation set. "teacher":
-    {"temperature", "weight", "lr"}: learn from the dense model of the same task and seed, trained at that rate.
+    {"temperature", "weight", "lr", "model"}: learn from the dense model of the same task and seed, trained at that rate;
+    from another where "model" names one.
     """
     shared = cells[0]
     path, folder = features / shared["model"] / f"{shared['task']}.safetensors", models / shared["model"]
@@ -72,7 +73,7 @@ def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: 
     seconds = time.perf_counter() - began
     for run in runs:
         run.end()
-        if run.cell["method"] is None:
+        if run.cell["method"] is None and run.cell.get("teacher") is None:
             save_logits(run.cell, run.model, read_rows(path, "train", padding_of(folder), device), cache)
     about = {
         "metric": describe(path)[0].rpartition("_")[2],
@@ -323,7 +324,8 @@ def teacher_logits(cell: Cell, models: Path, features: Path, cache: Path, device
     """The dense model's on all train rows, trained now where it has not been; of the rows that the cell trains on."""
     if "rows" in cell:
         raise ValueError("a teacher has seen all rows: leave out rows, or the teacher")
-    dense = {**cell, "method": None, "lr": cell["teacher"]["lr"], "teacher": None}
+    told = cell["teacher"]
+    dense = {**cell, "model": told.get("model", cell["model"]), "method": None, "lr": told["lr"], "teacher": None}
     path = _logits_file(dense, cache)
     if not path.exists():
         train([dense], models, features, cache, device)

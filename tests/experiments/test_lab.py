@@ -59,6 +59,26 @@ def test_cells_are_trained_together_and_pruned_exactly(room):
     assert all(0 <= result["metrics"]["validation"]["accuracy"] <= 1 for result in results)
 
 
+def test_a_pupil_learns_from_another_model_and_is_no_teacher_itself(room):
+    from train import teacher_logits, train
+
+    for folder in (room["models"], room["features"]):
+        shutil.copytree(folder / "minilm", folder / "larger")
+    other = AutoModelForSequenceClassification.from_pretrained(room["models"] / "larger")
+    with torch.no_grad():
+        other.bert.embeddings.word_embeddings.weight.mul_(0.5)
+    other.save_pretrained(room["models"] / "larger")
+    own = {"temperature": 2.0, "weight": 0.5, "lr": 1e-3}
+    pupil = cell("dense", None, teacher={**own, "model": "larger"})
+    train([pupil], **room)
+    (kept,) = room["cache"].iterdir()
+    assert kept.name.startswith("larger-text-0-")
+    from_larger = teacher_logits(pupil, **room)
+    assert not torch.equal(from_larger, teacher_logits({**pupil, "teacher": own}, **room))
+    train([cell("dense", None, model="larger")], **room)
+    assert torch.equal(from_larger, teacher_logits(pupil, **room))
+
+
 def test_tokens_that_never_occur_are_left_out_and_the_model_says_the_same(room):
     from rows import read_rows
     from train import load, padding_of

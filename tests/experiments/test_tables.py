@@ -237,13 +237,34 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
     "maker",
     [
         "summary", "table1", "table2", "chosen", "ablations", "varied", "figure2", "sweep", "candidates",
-        "movement", "cut", "annealing", "gradients", "clipping",
+        "movement", "cut", "annealing", "gradients", "clipping", "taught",
     ],
 )  # fmt: skip
 def test_without_results_every_maker_says_so(results, maker):
     words = {"sweep": ["lr"], "candidates": ["stsb"]}.get(maker, [])
     for model in [grid.WITH_ALL] if maker in ("ablations", "varied", "sweep") else grid.RATES:
         assert MAKERS[maker](model, *words).startswith("Not all cells have been run yet: 0 of ")
+
+
+def test_a_larger_teacher_stands_beside_none_and_one_as_large(results):
+    table = choose(results)
+    write(results, "table", [line_of(cell, 0.7 if cell.get("teacher") else 0.6) for cell in table])
+    cells = studies.taught("minilm")
+    write(results, "taught", [line_of(cell, 0.9 if cell["name"] == "teacher" else 0.8) for cell in cells])
+    text = MAKERS["taught"]("minilm")
+    assert "Not all" not in text
+    head, _, teacher, *rows = rows_of(text)
+    assert head[3:] == ["SST-2, accuracy", "STS-B, pearson"]
+    assert teacher == ["mpnet-base", "0%", "none", *["90.0 ± 0.0"] * 2]
+    platon = {row[2]: row[3:] for row in rows if row[:2] == ["PLATON", "95%"]}
+    assert platon == {
+        "none": ["60.0 ± 0.0"] * 2,
+        "as large": ["70.0 ± 0.0"] * 2,
+        "mpnet-base": ["80.0 ± 0.0"] * 2,
+    }
+    assert [row[2] for row in rows if row[0] == "dense"] == ["none", "mpnet-base"]
+    write(results, "taught", [line_of(cell, 0.8) for cell in cells if cell["task"] == "stsb" and cell["seed"] == 0])
+    assert row_of(MAKERS["taught"]("minilm"), "PLATON", 2)[3:] == ["", "80.0 (1)"]
 
 
 def test_variations_stand_beside_the_recommended_form(results):

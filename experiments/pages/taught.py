@@ -1,0 +1,32 @@
+"""Pupils alone, with a teacher of their own size, and with a larger one."""
+
+from experiments.glue import grid, studies
+from experiments.pages.cells import Line, command_of, lines_of, planned_among, told_tasks
+from experiments.pages.glue import by_seed, lines_in_table
+from experiments.pages.text import Rows, joined, made_by, progress, spread, table
+
+TEACHERS = {"": "none", " + teacher": "as large"}  # what a name in Table 1 ends with
+
+
+def taught(model: str) -> str:
+    cells = studies.taught(model)
+    lines = planned_among(lines_of(model, "taught"), cells)
+    missing = progress(len(lines), len(cells))
+    if not lines:
+        return missing
+    rows = _rows(lines, "teacher", 0.0, studies.LARGER_TEACHER, "none")
+    for name, (_, sparsities) in studies.PUPILS.items():
+        for sparsity in sparsities:
+            for ending, teacher in TEACHERS.items():
+                rows += _rows(lines_in_table(model), f"{name}{ending}", sparsity, name, teacher)
+            rows += _rows(lines, name, sparsity, name, studies.LARGER_TEACHER)
+    head = ["", "sparsity", "teacher", *told_tasks(lines, list(studies.TAUGHT_ON))]
+    return joined(missing, table(head, rows), made_by(command_of(model, "taught"), lines))
+
+
+def _rows(lines: list[Line], name: str, sparsity: float, told: str, teacher: str) -> Rows:
+    """One, or none where nothing of it has been run."""
+    of_it = [line for line in lines if line["cell"]["name"] == name]
+    found = [by_seed(of_it, sparsity, [task]).get(name, []) for task in studies.TAUGHT_ON]
+    seeds = len(grid.TABLES["table"].seeds)
+    return [[told, f"{sparsity:.0%}", teacher, *[spread(scores, seeds) for scores in found]]] if any(found) else []
