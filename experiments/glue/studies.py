@@ -1,9 +1,10 @@
-"""Two methods that look broken beside their papers, each with its settings turned, on held-out train rows; and a
-teacher that is larger than its pupil.
+"""Methods that look broken beside their papers, each with its settings turned, on held-out train rows; and a teacher
+that is larger than its pupil.
 
 python experiments/glue/studies.py movement MODEL CELLS      hard movement, masked more or less often
 python experiments/glue/studies.py annealing MODEL CELLS     prior annealing, and magnitude cut at one blow
 python experiments/glue/studies.py clipping MODEL CELLS      the paper's MGPP with nothing clipped
+python experiments/glue/studies.py longer MODEL CELLS        a few candidates of Table 1 in longer runs
 python experiments/glue/studies.py taught MODEL CELLS        a larger teacher; the teachers themselves come first
 """
 
@@ -43,6 +44,16 @@ PUPILS: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
     "dense": (None, (0.0,)),
     "MGPP recommended": (RECOMMENDED, (0.9, 0.95)),
     "PLATON": ({"method": "platon", "beta2": 0.95}, (0.9, 0.95)),
+}
+
+# What longer runs change for a larger model, on the task where the methods differ most.
+LONGER_ON = "cola"
+LONGER_OF: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "GMP": {},
+    "MGPP (paper)": {"strength": 1.0},
+    "PLATON": {"beta2": 0.95},
+    "MGPP recommended": {},
 }
 
 
@@ -93,6 +104,18 @@ def clipping(model: str) -> list[dict[str, Any]]:
     ]
 
 
+def longer(model: str) -> list[dict[str, Any]]:
+    """Candidates of Table 1, of each method one with its rates, in longer runs."""
+    told = {"held_out": True, "seed": 0}
+    cells = [
+        cell(name, model, LONGER_ON, method and {**method, **own}, CHOOSE_AT, lr=rate, **told)
+        for name, own in LONGER_OF.items()
+        for method in [None if name == "dense" else METHODS[name][0]]
+        for rate in RATES[model][1:]
+    ]
+    return [{**each, "epochs": LONG} for each in cells]
+
+
 def taught(model: str) -> list[dict[str, Any]]:
     """On the validation sets; the rates are the middle ones, which the dense models and these methods chose."""
     seeds, rate = TABLES["table"].seeds, RATES[LARGER_TEACHER][1]
@@ -107,7 +130,7 @@ def taught(model: str) -> list[dict[str, Any]]:
     ]
 
 
-STUDIES = {"movement": movement, "annealing": annealing, "clipping": clipping, "taught": taught}
+STUDIES = {"movement": movement, "annealing": annealing, "clipping": clipping, "longer": longer, "taught": taught}
 
 if __name__ == "__main__":
     what, model, path = sys.argv[1:]

@@ -32,8 +32,8 @@ def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: 
     model, the task, the epochs and the batch's size.
 
     "held_out": score on a tenth of the train set that is not trained on, instead of the validation set. "teacher":
-    {"temperature", "weight", "lr", "model"}: learn from the dense model of the same task and seed, trained at that rate;
-    from another where "model" names one.
+    {"temperature", "weight", "lr", "model"}: learn from the dense model of the same task and seed, trained at that
+    rate; it is the same model, unless "model" names another.
     """
     shared = cells[0]
     path, folder = features / shared["model"] / f"{shared['task']}.safetensors", models / shared["model"]

@@ -1,11 +1,11 @@
 """Prior annealing with its settings turned, the gradients it stands against, and the paper's MGPP not clipped."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from experiments.glue import grid, studies
-from experiments.pages.cells import LABELS, Cell, Line, command_of, key_of, lines_of, planned_among, score_of
-from experiments.pages.text import joined, made_by, points, progress, table
+from experiments.pages.cells import LABELS, Cell, lines_of, planned_among
+from experiments.pages.study import study
+from experiments.pages.text import joined, made_by, progress, table
 
 CLIPPED = {False: "at 1", True: "no"}
 
@@ -14,7 +14,7 @@ def annealing(model: str) -> str:
     """A row for every setting; a column for every task and length."""
     columns = [(task, epochs) for task in studies.ANNEALED_ON for epochs in (studies.SHORT, studies.LONG)]
     heads = [f"{LABELS[task]}, {epochs} epochs" for task, epochs in columns]
-    return _study(
+    return study(
         model,
         "annealing",
         sorted(studies.annealing(model), key=_order),
@@ -48,7 +48,7 @@ def clipping(model: str) -> str:
     clipped = [{key: value for key, value in cell.items() if key != "clip"} for cell in cells]
     beside = [{**cell, "name": "MGPP (paper)"} for cell in clipped]
     both = sorted([*cells, *beside], key=lambda cell: (cell["method"]["strength"], cell["lr"], "clip" in cell))
-    return _study(
+    return study(
         model,
         "clipping",
         both,
@@ -62,32 +62,6 @@ def clipping(model: str) -> str:
 
 def _candidate(cell: Cell) -> tuple[str, ...]:
     return f"{cell['method']['strength']:g}", f"{cell['lr']:g}", CLIPPED["clip" in cell]
-
-
-def _study(
-    model: str,
-    what: str,
-    cells: list[Cell],
-    *,
-    head: list[str],
-    row_of: Callable[[Cell], tuple[str, ...]],
-    columns: list[Any],
-    column_of: Callable[[Cell], Any],
-    beside: Sequence[Line] = (),
-) -> str:
-    """A row for all cells that `row_of` says the same of, in their order, if anything of it was run. The lines of
-    `beside` come from elsewhere."""
-    found = planned_among(lines_of(model, what), cells)
-    missing = progress(len(found) + len(beside), len(cells))
-    if not found:
-        return missing
-    scores = {key_of(line["cell"]): score_of(line) for line in (*found, *beside)}
-    groups: dict[tuple[str, ...], dict[Any, float]] = {}
-    for cell in cells:
-        if key_of(cell) in scores:
-            groups.setdefault(row_of(cell), {})[column_of(cell)] = scores[key_of(cell)]
-    rows = [[*told, *[points(each.get(column)) for column in columns]] for told, each in groups.items()]
-    return joined(missing, table(head, rows), made_by(command_of(model, what), found))
 
 
 def gradients(model: str) -> str:

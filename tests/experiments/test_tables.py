@@ -237,13 +237,25 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
     "maker",
     [
         "summary", "table1", "table2", "chosen", "ablations", "varied", "figure2", "sweep", "candidates",
-        "movement", "cut", "annealing", "gradients", "clipping", "taught",
+        "movement", "cut", "annealing", "gradients", "clipping", "longer", "taught",
     ],
 )  # fmt: skip
 def test_without_results_every_maker_says_so(results, maker):
     words = {"sweep": ["lr"], "candidates": ["stsb"]}.get(maker, [])
     for model in [grid.WITH_ALL] if maker in ("ablations", "varied", "sweep") else grid.RATES:
         assert MAKERS[maker](model, *words).startswith("Not all cells have been run yet: 0 of ")
+
+
+def test_longer_runs_stand_beside_the_candidates_of_the_usual_length(results):
+    choose(results)
+    cells = studies.longer("minilm")
+    write(results, "longer", [line_of(cell, 0.6) for cell in cells])
+    text = MAKERS["longer"]("minilm")
+    assert "Not all" not in text
+    head, _, *rows = rows_of(text)
+    assert head[1:] == [f"{epochs} epochs, {rate}" for epochs in (6, 24) for rate in ("0.0001", "0.0002")]
+    assert [row[0] for row in rows[:3]] == ["dense", "GMP, 90%", "MGPP (paper), 90%"]
+    assert all(row[1:] == ["40.0", "40.0", "60.0", "60.0"] for row in rows)
 
 
 def test_a_larger_teacher_stands_beside_none_and_one_as_large(results):

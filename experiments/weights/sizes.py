@@ -1,18 +1,18 @@
 """What one cut by magnitude over all matrices would take of each kind of them.
 
-usage: python experiments/cnn_dailymail/sizes.py MODEL [SPARSITY]
+usage: python experiments/weights/sizes.py MODEL [SPARSITY]
 """
 
 import sys
 from collections import defaultdict
 
 import torch
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoModel
 
 from mgpp.targets import find_targets
 
 name, sparsity = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.8
-weights = find_targets(AutoModelForSeq2SeqLM.from_pretrained(name))
+weights = find_targets(AutoModel.from_pretrained(name))
 sizes = torch.cat([weight.detach().abs().flatten() for weight in weights.values()])
 cut = float(sizes.kthvalue(int(sparsity * len(sizes))).values)
 kinds = defaultdict(list)
