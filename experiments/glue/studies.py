@@ -49,7 +49,6 @@ PUPILS: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
 # What longer runs change for a larger model, on the task where the methods differ most.
 LONGER_ON = "cola"
 LONGER_OF: dict[str, dict[str, Any]] = {
-    "dense": {},
     "GMP": {},
     "MGPP (paper)": {"strength": 1.0},
     "PLATON": {"beta2": 0.95},
@@ -108,10 +107,8 @@ def longer(model: str) -> list[dict[str, Any]]:
     """Candidates of Table 1, of each method one with its rates, in longer runs."""
     told = {"held_out": True, "seed": 0}
     cells = [
-        cell(name, model, LONGER_ON, method and {**method, **own}, CHOOSE_AT, lr=rate, **told)
-        for name, own in LONGER_OF.items()
-        for method in [None if name == "dense" else METHODS[name][0]]
-        for rate in RATES[model][1:]
+        cell(name, model, LONGER_ON, {**METHODS[name][0], **own}, CHOOSE_AT, lr=rate, **told)
+        for (name, own), rate in product(LONGER_OF.items(), RATES[model][1:])
     ]
     return [{**each, "epochs": LONG} for each in cells]
 

@@ -1,7 +1,7 @@
 """Methods by magnitude and by gradients in runs of the usual length and in longer ones."""
 
 from experiments.glue import grid, studies
-from experiments.pages.cells import LABELS, Cell, lines_of, planned_among
+from experiments.pages.cells import LABELS, lines_of, planned_among
 from experiments.pages.study import study
 
 
@@ -14,13 +14,12 @@ def longer(model: str) -> str:
         model,
         "longer",
         [*usual, *cells],
-        head=[LABELS[studies.LONGER_ON], *[f"{epochs} epochs, {rate:g}" for epochs, rate in columns]],
-        row_of=_method,
+        head=[
+            f"{LABELS[studies.LONGER_ON]}, {grid.CHOOSE_AT:.0%}",
+            *[f"{epochs} epochs, {rate:g}" for epochs, rate in columns],
+        ],
+        row_of=lambda cell: (cell["name"],),
         columns=columns,
         column_of=lambda cell: (cell["epochs"], cell["lr"]),
         beside=planned_among(lines_of(model, "choose"), usual),
     )
-
-
-def _method(cell: Cell) -> tuple[str]:
-    return (cell["name"] if cell["method"] is None else f"{cell['name']}, {cell['method']['sparsity']:.0%}",)

@@ -254,7 +254,7 @@ def test_longer_runs_stand_beside_the_candidates_of_the_usual_length(results):
     assert "Not all" not in text
     head, _, *rows = rows_of(text)
     assert head[1:] == [f"{epochs} epochs, {rate}" for epochs in (6, 24) for rate in ("0.0001", "0.0002")]
-    assert [row[0] for row in rows[:3]] == ["dense", "GMP, 90%", "MGPP (paper), 90%"]
+    assert [row[0] for row in rows[:3]] == ["GMP", "MGPP (paper)", "PLATON"]
     assert all(row[1:] == ["40.0", "40.0", "60.0", "60.0"] for row in rows)
 
 
