@@ -69,9 +69,9 @@ def cnn_dailymail() -> str:
         return ""
     first = found[0][1]
     about = (
-        "flan-T5-small (77M weights, Apache-2.0), which has met summarisation in its own training, on the validation "
-        f"split of CNN/DailyMail (Apache-2.0): {first['train_rows']:,} articles to train on, {first['eval_rows']:,} "
-        f"held out, documents of at most {first['config']['max_length']} tokens, {first['config']['epochs']:g} epochs, "
+        "flan-T5-small as tuned to write titles (77M weights, read from int8; the package is MIT, flan-T5 Apache-2.0), "
+        f"on the validation split of CNN/DailyMail (Apache-2.0): {first['train_rows']:,} articles to train on, "
+        f"{first['eval_rows']:,} held out, documents of at most {first['config']['max_length']} tokens, {first['config']['epochs']:g} epochs, "
         f"one seed, nothing tuned; {first['config']['beams']} beams."
     )
     names = ("rouge1", "rouge2", "rougeLsum")
@@ -92,7 +92,7 @@ def decoder() -> str:
     first = found[0][1]
     config = first["config"]
     about = (
-        "SmolLM2-135M-Instruct (Apache-2.0), a decoder whose weights come from a file of 4 bits each, goes on with "
+        "SmolLM2-135M-Instruct (Apache-2.0), a decoder whose weights are read from a file of 4 bits each, goes on with "
         "language modelling on WikiText-2 (CC BY-SA): "
         f"{first['steps']:,} steps of {config['batch_size']} blocks of {config['max_length']} tokens, learning rate "
         f"{config['learning_rate']:g}, one seed, nothing tuned. Perplexity on the validation set: lower is better."

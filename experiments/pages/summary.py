@@ -27,10 +27,11 @@ def summary(model: str) -> str:
         for name in in_table(model)
         if any(name in mean for mean in means)
     ]
+    whole = len(planned.seeds) * len(planned.tasks) * (1 + (len(rows) - 1) * len(planned.sparsities))
+    shown = [line for line in lines if line["cell"]["name"] in {row[0] for row in rows}]
     head = ["", *[f"{sparsity:.0%}" for sparsity in planned.sparsities], "bytes a weight"]
     head += [f"the paper, {THEIRS}, {THEIR_SPARSITY:.0%}"]
-    left = progress(len(lines), planned.size)
-    return joined(left, table(head, rows), made_by(command_of(model, "table"), lines))
+    return joined(progress(len(shown), whole), table(head, rows), made_by(command_of(model, "table"), shown))
 
 
 def _reported() -> dict[str, str]:
