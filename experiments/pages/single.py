@@ -71,7 +71,8 @@ def cnn_dailymail() -> str:
     about = (
         "flan-T5-small as tuned to write titles (77M weights, read from int8; the package is MIT, flan-T5 Apache-2.0), "
         f"on the validation split of CNN/DailyMail (Apache-2.0): {first['train_rows']:,} articles to train on, "
-        f"{first['eval_rows']:,} held out, documents of at most {first['config']['max_length']} tokens, {first['config']['epochs']:g} epochs, "
+        f"{first['eval_rows']:,} held out, documents of at most {first['config']['max_length']} tokens, "
+        f"{first['config']['epochs']:g} epochs, "
         f"one seed, nothing tuned; {first['config']['beams']} beams."
     )
     names = ("rouge1", "rouge2", "rougeLsum")
