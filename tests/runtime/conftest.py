@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from mgpp import compiler
 from mgpp.runtime import NoKernel, build, paths
 
 
@@ -33,5 +34,5 @@ def built(march: str) -> build.Kernel:
 
 
 def _forget() -> None:
-    for cached in (build.kernel, build._cache, paths._found):
+    for cached in (build.kernel, compiler._cache, paths._found):
         cached.cache_clear()

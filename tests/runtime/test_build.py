@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mgpp import compiler
 from mgpp.runtime import NoKernel, active, build, paths
 
 
@@ -17,7 +18,7 @@ def compiler_that(tmp_path: Path, script: str) -> str:
 
 
 def test_without_a_compiler_torchs_csr_takes_over_and_says_why(fresh, monkeypatch):
-    monkeypatch.setattr(build.shutil, "which", lambda name: None)
+    monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
     path = active()
     assert path.name == "csr"
     assert "no C++ compiler" in str(path)
@@ -26,8 +27,14 @@ def test_without_a_compiler_torchs_csr_takes_over_and_says_why(fresh, monkeypatc
         active("compiled")
 
 
+def test_who_wants_no_compiled_kernel_says_so(fresh, monkeypatch):
+    monkeypatch.setenv("MGPP_COMPILE", "0")
+    assert active().name == "csr"
+    assert "MGPP_COMPILE=0" in str(active())
+
+
 def test_without_either_everything_stays_dense(fresh, monkeypatch):
-    monkeypatch.setattr(build.shutil, "which", lambda name: None)
+    monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
 
     def without_mkl(packed):
         raise RuntimeError("built without MKL")
@@ -63,15 +70,15 @@ def test_a_kernel_is_built_once(compiled, monkeypatch):
         assert command[1:] == ("--version",), "compiled again"
         return original(*command)
 
-    original = build._output
-    monkeypatch.setattr(build, "_output", only_asked_for_its_version)
+    original = compiler._output
+    monkeypatch.setattr(compiler, "_output", only_asked_for_its_version)
     assert build.build("native").vectors == compiled.vectors
 
 
 def test_where_the_cache_cannot_be_written_the_process_has_its_own(fresh, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     monkeypatch.setenv("MGPP_CACHE", str(tmp_path / "file" / "mgpp"))
-    folder = build._cache()
+    folder = compiler._cache()
     assert folder.is_dir()
     assert tmp_path not in folder.parents
 

@@ -1,6 +1,6 @@
 """Pruned models that run fast: `accelerate` on a CPU, by the path `active` names; `to_semi_structured` on a GPU."""
 
-from mgpp.runtime.build import NoKernel
+from mgpp.compiler import NoKernel
 from mgpp.runtime.layer import SparseLinear
 from mgpp.runtime.paths import Path, active
 from mgpp.runtime.semi_structured import to_semi_structured

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mgpp.runtime.build import NoKernel, kernel
+from mgpp.compiler import NoKernel
+from mgpp.runtime.build import kernel
 from mgpp.runtime.layout import Packed, pack, to_csr
 
 Product = Callable[[Tensor, Tensor | None], Tensor]  # contiguous (… × columns) and the bias → (… × rows)

@@ -1,0 +1,97 @@
+"""This package's C++, compiled by the machine's own compiler at first use, and kept."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+COMPILERS = ("c++", "g++", "clang++")
+# No -ffast-math: linked into a library it would turn off subnormal numbers for the whole process.
+FLAGS = ("-std=c++17", "-O3", "-fPIC")
+SECONDS = 120
+
+
+class NoKernel(RuntimeError):
+    """There is no compiled kernel here, and why."""
+
+
+def load(source: Path, *, flags: Sequence[str] = (), march: str = "native") -> tuple[ctypes.CDLL, str]:
+    """The source as a library for a -march, from the cache or newly compiled, and the compiler's name.
+
+    Raises NoKernel, with the reason, where there is none. MGPP_COMPILE=0 asks for that.
+    """
+    if os.environ.get("MGPP_COMPILE") == "0":
+        raise NoKernel("MGPP_COMPILE=0")
+    compiler = next(filter(None, map(shutil.which, [*filter(None, [os.environ.get("CXX")]), *COMPILERS])), None)
+    if compiler is None:
+        raise NoKernel(f"no C++ compiler ({', '.join(COMPILERS)}, or $CXX): install g++")
+    name = _output(compiler, "--version").partition("\n")[0]
+    failures = []
+    for to_compile, to_link in _attempts(march):
+        try:
+            return ctypes.CDLL(str(_compiled(source, compiler, name, [*FLAGS, *flags, *to_compile], to_link))), name
+        except (NoKernel, OSError) as failure:
+            failures.append(" ".join(str(failure).split())[-200:])
+    raise NoKernel(f"{compiler} could not build the kernel: {failures[0]}")
+
+
+def _attempts(march: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Flags to compile and to link with, the best first."""
+    target = [f"-march={march}"]
+    # Not linked to OpenMP: its symbols are then torch's own, so one pool of threads serves both. With a second pool the
+    # threads of the first, still spinning, would have to be waited for.
+    yield [*target, "-fopenmp"], []
+    yield [*target, "-fopenmp"], ["-fopenmp"]
+    yield target, []
+
+
+def _compiled(source: Path, compiler: str, name: str, to_compile: list[str], to_link: list[str]) -> Path:
+    made_of = (source.read_bytes(), compiler, name, to_compile, to_link, _processor())
+    folder = _cache()
+    library = folder / f"{source.stem}-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:20]}.so"
+    if library.exists():
+        return library
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        made = Path(scratch) / "made.so"
+        _output(compiler, *to_compile, "-c", str(source), "-o", f"{made}.o")
+        _output(compiler, "-shared", *to_link, f"{made}.o", "-o", str(made))
+        os.replace(made, library)  # at once: two processes may build at the same time
+    return library
+
+
+def _output(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        raise NoKernel(f"{command[0]}: {failure}") from failure
+    if done.returncode:
+        raise NoKernel(f"{command[0]}: {done.stderr or done.stdout}")
+    return done.stdout
+
+
+@functools.cache
+def _cache() -> Path:
+    """$MGPP_CACHE, or ~/.cache/mgpp; or a folder of this process where that cannot be written."""
+    try:
+        folder = Path(os.environ.get("MGPP_CACHE") or Path.home() / ".cache" / "mgpp")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except (OSError, RuntimeError):  # a user without a home is a RuntimeError
+        return Path(tempfile.mkdtemp(prefix="mgpp-"))
+
+
+def _processor() -> str:
+    """What -march=native depends on: a home folder may be shared by machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    marks = ("model name", "flags", "Features", "CPU part")
+    return platform.machine() + "".join(sorted({line for line in lines if line.startswith(marks)}))
