@@ -1,5 +1,6 @@
 """Scores taken in pieces are the scores of the formulas, on whole tensors."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -89,3 +90,9 @@ def test_only_a_zero_scores_zero_even_where_there_is_no_curvature(dtype, device)
         assert torch.equal(score == 0, weight == 0)
         assert torch.equal(score > 0, (weight != 0) & ~weight.isnan())
         assert score[5].isnan()
+
+
+def test_the_curvatures_root_is_rounded_right_on_every_machine(device):
+    moment = torch.rand(10_000) ** 8
+    score = curvature(torch.ones(10_000, device=device), moment.to(device), torch.ones((), device=device))
+    assert torch.equal(score.cpu(), torch.from_numpy(np.sqrt(moment.numpy())))
