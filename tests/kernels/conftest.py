@@ -1,7 +1,13 @@
 """The kernels' tests need Triton, and say so where it is not."""
 
+import functools
+from collections.abc import Iterator
+
 import pytest
 import torch
+
+from mgpp.compiler import NoKernel
+from mgpp.kernels import passes
 
 pytest.importorskip("triton", reason="the kernels need Triton")
 
@@ -9,3 +15,25 @@ pytest.importorskip("triton", reason="the kernels need Triton")
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(params=["compiled, 1 thread", "compiled, 2 threads", "torch operations"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """How a CPU does a pruned step's work."""
+    if request.param == "torch operations":
+        monkeypatch.setattr(passes, "compiled", lambda: None)
+        yield request.param
+        return
+    compiled()
+    before = torch.get_num_threads()
+    torch.set_num_threads(int(request.param.split()[1]))
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@functools.cache
+def compiled(march: str = "native") -> passes.Passes:
+    try:
+        return passes.build(march)
+    except NoKernel as reason:
+        pytest.skip(f"the passes cannot be compiled here: {reason}")

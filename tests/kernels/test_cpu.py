@@ -5,7 +5,10 @@ import torch
 
 from mgpp.functional import prior as plain_prior
 from mgpp.functional import select as plain
+from mgpp.functional.score import curvature
 from mgpp.kernels import cpu
+
+pytestmark = pytest.mark.usefixtures("way")
 
 SHAPES = [(3,), (), (0,), (700, 601), (64, 130)]
 PAPER = {"slab_prob": 1e-7, "spike_var": 1e-10, "slab_var": 0.05}
@@ -72,6 +75,27 @@ def test_another_score_is_served_as_well(step):
             a.mul_(1 + step * torch.rand(a.shape))
 
 
+@pytest.mark.parametrize("kernel", ["magnitude", "curvature"])
+@pytest.mark.parametrize("digits", [None, 3])
+def test_event_after_event_is_the_twins(kernel, digits):
+    """With `digits` most scores are many weights' score, and which of them go is a matter of their positions."""
+    shapes = [(3,), (0,), (16_385,), (), (255,), (130, 257)]
+    weights, moments = [0.05 * torch.randn(shape) for shape in shapes], [torch.rand(shape) for shape in shapes]
+    how: dict = {}
+    if kernel == "curvature":
+        how = {"score": curvature, "inputs": [(moment, torch.tensor(0.3)) for moment in moments]}
+    total, scratch, served = sum(weight.numel() for weight in weights), {}, 0
+    for event in range(40):
+        for weight, moment in zip(weights, moments, strict=True):
+            weight.add_(torch.randn(weight.shape), alpha=1e-3)
+            moment.mul_(0.999).add_(torch.rand(moment.shape), alpha=1e-3)
+            if digits is not None:
+                weight.copy_(weight.round(decimals=digits))
+                moment.copy_(moment.round(decimals=1))
+        served += assert_selects_alike(weights, int((0.5 + 0.01 * event) * total), scratch, kernel=kernel, **how)
+    assert served > 20 or digits is not None
+
+
 def test_ties_at_the_predicted_cut_go_by_position():
     weights = [torch.full((500,), 0.5), torch.linspace(0.1, 0.9, 1001)]
     scratch: dict = {}
@@ -89,6 +113,16 @@ def test_the_priors_gradient_is_the_twins(scale):
     cpu.add_prior_gradient_(weights, grads, scale=scale, **PAPER)
     for actual, wanted in zip(grads, expected, strict=True):
         torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("slab_prob", [1e-7, 1e-300, 0.99])
+def test_far_out_and_deep_in_the_spike_too(slab_prob):
+    shape = {**PAPER, "slab_prob": slab_prob}
+    weights = [torch.tensor([0.0, -0.0, 1e-45, 1e-37, 1e-30, 1e-6, -1e-4, 1e-3, -1.0, 1e10, -1e20, 1e30])]
+    grads, expected = [torch.zeros(12)], [torch.zeros(12)]
+    cpu.add_prior_gradient_(weights, grads, scale=1e-4, **shape)
+    plain_prior.add_prior_gradient_(weights, expected, scale=1e-4, **shape)
+    torch.testing.assert_close(grads, expected, rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("size", [1e-45, 1e-30, 1e20, 3e38])

@@ -11,6 +11,8 @@ from mgpp.functional import prior as plain_prior
 from mgpp.functional.adamw import Adam, Parts, Pull
 from mgpp.kernels import cpu_step
 
+pytestmark = pytest.mark.usefixtures("way")
+
 SHAPES = [(3,), (), (0,), (700, 601), (64, 130), (1, 1)]
 PAPER = {"slab_prob": 1e-7, "spike_var": 1e-9, "slab_var": 0.1}
 PULLS = {

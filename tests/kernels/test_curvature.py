@@ -1,11 +1,14 @@
-"""On a CPU the curvature score is compared by its square, and what is near a bound by itself: as the twin does it."""
+"""On a CPU the curvature score is the twin's to the last bit. Where torch's operations compare it, they do so by its
+square, and by itself what is near a bound."""
 
 import pytest
 import torch
 
 from mgpp.functional import score as scores
-from mgpp.kernels import curvature
+from mgpp.kernels import curvature, passes
 from tests.kernels.test_cpu import assert_selects_alike
+
+pytestmark = pytest.mark.usefixtures("way")
 
 CORRECTION = torch.tensor(0.7)
 SHAPES = [(300, 200), (1,), (77,), (513, 511)]  # the last is more than one chunk
@@ -96,6 +99,7 @@ def test_what_lies_far_from_the_bounds_is_not_scored(monkeypatch):
         scored.append(weight.numel())
         return scores.curvature(weight, *beside)
 
+    monkeypatch.setattr(passes, "compiled", lambda: None)
     monkeypatch.setattr(curvature, "curvature", counted)
     scratch: dict = {}
     for _ in range(2):

@@ -1,11 +1,13 @@
-"""The prior, masks and selection on a CPU, by the torch operations that are fast there.
+"""The prior, masks and selection on a CPU: by compiled C++ where there is a compiler (passes.py), else by the torch
+operations that are fast there.
 
 Selection: after the ramp the cut moves little, and a band around the last holds it. One pass counts what lies
 under the band and gathers what lies inside, a few thousand values of millions; their order gives the cut exactly. A cut
 that is not in the band is found by the full radix select.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +19,14 @@ from mgpp.functional.prior import log_odds
 from mgpp.functional.score import magnitude
 from mgpp.functional.select import Cut, Score, zero_below_
 from mgpp.functional.select import zero_smallest_ as by_radix_
-from mgpp.kernels import curvature
+from mgpp.kernels import curvature, passes
+from mgpp.kernels.passes import Passes, Strength
 
-# The band on either side of the last cut, relative: four times the cut's last move, within these bounds. Sorting what
-# lies in a wide one takes no longer than the full select.
+# The band on either side of the last cut, relative: four times the cut's last move, within these bounds. A wider one
+# would gather a large part of all scores.
 LEAST_BAND, MOST_BAND = 5e-4, 0.3
+
+LARGEST = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,17 @@ def add_prior_gradient_(
 ) -> None:
     """Twin: mgpp.functional.prior.add_prior_gradient_. The same terms, gathered so that five passes do for ten."""
     c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
+    spike, limit = scale * (1 / spike_var - 1 / slab_var), abs(scale) * LARGEST
+    strength = Strength(spike=min(spike, LARGEST), slab=scale / slab_var, limit=min(limit, LARGEST))
+    compiled = passes.compiled()
+    if compiled is not None:
+        compiled.add_prior_gradient_(weights, grads, strength, (c1, c2))
+        return
     offset = torch.tensor(-c1, dtype=torch.float32)
     for weight, grad in zip(weights, grads, strict=True):
         for w, g in chunks(weight, grad):
             stiffness = in_spike_(torch.addcmul(offset, w, w, value=-c2))
-            stiffness.mul_(scale * (1 / spike_var - 1 / slab_var)).add_(scale / slab_var)
-            g.addcmul_(w, stiffness)
+            g.addcmul_(w, stiffness.mul_(strength.spike).add_(strength.slab))
 
 
 def in_spike_(log_odds_of_spike: Tensor) -> Tensor:
@@ -95,20 +105,14 @@ def zero_smallest_(
     """Twin: mgpp.functional.select.zero_smallest_, for scores that are not negative. `kernel` names the score, see
     mgpp.kernels.zero_smallest_."""
     near, move = scratch.get("cut", (0.0, LEAST_BAND))
-    beside = inputs if inputs is not None else [()] * len(weights)
-    found = _Band(near, 4 * move, kernel).look(weights, k, score, beside) if near > 0 else None
-    if found is None or found.at.ties:
-        cut: Cut | Taken = by_radix_(weights, k, score=score, inputs=inputs)
-    elif kernel == "magnitude":
-        cut = found
-        zero_under_(weights, found.at.value)
-    elif _is_curvature(kernel, weights, beside, found.at.value, found.at.value):
-        cut = found
-        for weight, (second_moment, correction) in zip(weights, beside, strict=True):
-            curvature.zero_under_(weight, second_moment, correction, found.at.value)
-    else:
-        cut = found.at
-        zero_below_(weights, found.at, score=score, inputs=inputs)
+    found = None
+    if near > 0:
+        width = min(max(4 * move, LEAST_BAND), MOST_BAND)
+        beside = inputs if inputs is not None else [()] * len(weights)
+        band = _Band(near * (1 - width), near * (1 + width), kernel, weights, score, beside)
+        compiled = passes.compiled() if band.is_size or band.is_curvature else None
+        found = band.take_by_torch_(k) if compiled is None else band.take_(k, compiled)
+    cut = by_radix_(weights, k, score=score, inputs=inputs) if found is None else found
     value = cut.value if isinstance(cut, Cut) else cut.at.value
     scratch["cut"] = (value, abs(value - near) / value if near > 0 and value > 0 else LEAST_BAND)
     return cut
@@ -116,6 +120,10 @@ def zero_smallest_(
 
 def zero_under_(weights: Sequence[Tensor], cut: float) -> None:
     """Zero the weights of smaller size than the cut."""
+    compiled = passes.compiled()
+    if compiled is not None:
+        compiled.zero_under_(weights, [()] * len(weights), cut)
+        return
     # hardshrink keeps |w| > λ: with λ the float just under the cut that is |w| >= cut. It is one vectorised pass, where
     # a comparison and masked_fill_ take seven times as long.
     just_under = float(torch.nextafter(torch.tensor(cut), torch.tensor(0.0)))
@@ -124,50 +132,84 @@ def zero_under_(weights: Sequence[Tensor], cut: float) -> None:
             torch.hardshrink(piece, just_under, out=piece)
 
 
-def _is_curvature(
-    kernel: str, weights: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], low: float, high: float
-) -> bool:
-    """Can these scores be compared with these bounds by their squares?"""
-    return (
-        kernel == "curvature"
-        and supports([moment for moment, _ in inputs])
-        # A weight that has never had a gradient has one number for all its moments.
-        and all(moment.shape == weight.shape for weight, (moment, _) in zip(weights, inputs, strict=True))
-        and curvature.can_bound(low, high, [correction for _, correction in inputs])
-    )
-
-
+@dataclass(frozen=True)
 class _Band:
-    def __init__(self, near: float, width: float, kernel: str) -> None:
-        width = min(max(width, LEAST_BAND), MOST_BAND)
-        self.low, self.high, self._kernel = near * (1 - width), near * (1 + width), kernel
+    """Scores from `low` to `high`, among which the cut is looked for."""
 
-    def look(self, weights: Sequence[Tensor], k: int, score: Score, inputs: Sequence[Sequence[Tensor]]) -> Taken | None:
-        """The cut under which k weights lie, if it is inside the band."""
-        below: list[int] = []
-        inside: list[Tensor] = []
-        squared = _is_curvature(self._kernel, weights, inputs, self.low, self.high)
-        for weight, beside in zip(weights, inputs, strict=True):
-            if squared:
-                under, found = curvature.count(self.low, self.high, weight, *beside)
-            else:
-                under, found = self._count(score, weight, *beside)
-            below.append(under)
-            inside.append(found)
-        left = k - sum(below)
-        values = torch.cat(inside).sort().values
-        if not 0 <= left < values.numel():
+    low: float
+    high: float
+    kernel: str
+    weights: Sequence[Tensor]
+    score: Score
+    inputs: Sequence[Sequence[Tensor]]
+
+    @property
+    def is_size(self) -> bool:
+        return self.kernel == "magnitude"
+
+    @functools.cached_property
+    def is_curvature(self) -> bool:
+        """Of moments that are plain enough. A weight that has never had a gradient has one number for all of its."""
+        return (
+            self.kernel == "curvature"
+            and supports([moment for moment, _ in self.inputs])
+            and all(moment.shape == weight.shape for weight, (moment, _) in self._each())
+        )
+
+    def take_(self, k: int, compiled: Passes) -> Taken | None:
+        """Zero the k weights of smallest score, if the cut under which they lie is inside the band."""
+        below, inside = compiled.look(self.weights, self.inputs, self.low, self.high)
+        cut = _cut_among(inside, k, below)
+        if cut is None:
             return None
-        value = values[left]
-        under = int(torch.searchsorted(values, value))
-        zeros = [count + int((found < value).sum()) for count, found in zip(below, inside, strict=True)]
-        return Taken(Cut(value=float(value), below=k - left + under, ties=left - under), zeros)
+        zeros, equal = compiled.zero_under_(self.weights, self.inputs, cut.value)
+        left = cut.ties
+        for i, (weight, beside) in enumerate(self._each()):
+            ties = min(equal[i], left)
+            if ties:
+                zero_below_([weight], Cut(cut.value, 0, ties), score=self.score, inputs=[beside])
+            zeros[i], left = zeros[i] + ties, left - ties
+        return Taken(cut, zeros)
 
-    def _count(self, score: Score, *tensors: Tensor) -> tuple[int, Tensor]:
+    def take_by_torch_(self, k: int) -> Cut | Taken | None:
+        """The same, by torch's operations."""
+        counted = [self._count(weight, *beside) for weight, beside in self._each()]
+        cut = _cut_among(torch.cat([inside for _, inside in counted]), k, sum(below for below, _ in counted))
+        if cut is None:
+            return None
+        if cut.ties == 0 and self.is_size:
+            zero_under_(self.weights, cut.value)
+        elif cut.ties == 0 and self._bounds_by_squares(cut.value, cut.value):
+            for weight, (moment, correction) in self._each():
+                curvature.zero_under_(weight, moment, correction, cut.value)
+        else:
+            zero_below_(self.weights, cut, score=self.score, inputs=self.inputs)
+            return cut
+        return Taken(cut, [below + int((inside < cut.value).sum()) for below, inside in counted])
+
+    def _each(self) -> Iterable[tuple[Tensor, Sequence[Tensor]]]:
+        return zip(self.weights, self.inputs, strict=True)
+
+    def _bounds_by_squares(self, low: float, high: float) -> bool:
+        return self.is_curvature and curvature.can_bound(low, high, [correction for _, correction in self.inputs])
+
+    def _count(self, weight: Tensor, *beside: Tensor) -> tuple[int, Tensor]:
+        """How many score below the band, and the scores inside."""
+        if self._bounds_by_squares(self.low, self.high):
+            return curvature.count(self.low, self.high, weight, *beside)
         below, inside = 0, []
-        for piece in chunks(*tensors):
-            size = score(*piece)
+        for piece in chunks(weight, *beside):
+            size = self.score(*piece)
             under, up_to = size < self.low, size < self.high
             below += int(torch.count_nonzero(under))
             inside.append(size[under ^ up_to])
-        return below, torch.cat(inside) if inside else tensors[0].new_empty(0)
+        return below, torch.cat(inside) if inside else weight.new_empty(0)
+
+
+def _cut_among(scores: Tensor, k: int, below: int) -> Cut | None:
+    """The cut under which k scores lie, if it is one of these, which `below` scores lie under."""
+    if not 0 <= k - below < scores.numel():
+        return None
+    value = scores.kthvalue(k - below + 1).values
+    below += int((scores < value).sum())
+    return Cut(value=float(value), below=below, ties=k - below)

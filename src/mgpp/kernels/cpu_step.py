@@ -1,4 +1,4 @@
-"""AdamW and the decoupled prior on a CPU: torch's own fused step, and the shrinking in few passes."""
+"""AdamW and the decoupled prior on a CPU: torch's own fused step, and the shrinking in one pass (passes.py) or few."""
 
 import math
 from collections.abc import Sequence
@@ -10,9 +10,11 @@ from torch.optim.adamw import adamw as torchs_adamw
 from mgpp.functional.adamw import Adam, Parts
 from mgpp.functional.chunks import chunks
 from mgpp.functional.prior import least_size, log_odds
-from mgpp.kernels.cpu import add_prior_gradient_, in_spike_
+from mgpp.kernels import passes
+from mgpp.kernels.cpu import LARGEST, add_prior_gradient_, in_spike_
+from mgpp.kernels.passes import Strength
 
-SMALLEST, LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
+SMALLEST = torch.finfo(torch.float32).tiny
 
 
 def step_(
@@ -56,18 +58,25 @@ def shrink_by_prior_(
 ) -> None:
     """Twin: mgpp.functional.prior.shrink_by_prior_. What is one number for all is multiplied before the weights are."""
     c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
-    offset = torch.tensor(-c1, dtype=torch.float32)
-    least = least_size(torch.float32)
-    for weight, moment, scale, correction, floor in zip(weights, second_moments, scales, corrections, eps, strict=True):
+    strengths = []
+    for scale, correction, floor in zip(scales, corrections, eps, strict=True):
         root = math.sqrt(float(correction))
         slab = min(scale * root / slab_var, LARGEST)
         spike = min(scale * root * (1 / spike_var - 1 / slab_var), LARGEST)
         limit = LARGEST if most == math.inf else min(scale * most, LARGEST)
+        strengths.append(Strength(spike=spike, slab=slab, floor=floor * root, limit=limit))
+    compiled = passes.compiled()
+    if compiled is not None:
+        compiled.shrink_(weights, second_moments, strengths, (c1, c2))
+        return
+    offset = torch.tensor(-c1, dtype=torch.float32)
+    least = least_size(torch.float32)
+    for weight, moment, strength in zip(weights, second_moments, strengths, strict=True):
         for w, v in chunks(weight.view(-1), moment.view(-1)):
             size = w.abs()
             in_spike = in_spike_(torch.addcmul(offset, size, size, value=-c2))
-            pull = torch.mul(size, slab).addcmul_(in_spike, size, value=spike)
-            pull.div_(v.sqrt().add_(floor * root).clamp_(min=SMALLEST)).clamp_(max=limit)
+            pull = torch.mul(size, strength.slab).addcmul_(in_spike, size, value=strength.spike)
+            pull.div_(v.sqrt().add_(strength.floor).clamp_(min=SMALLEST)).clamp_(max=strength.limit)
             torch.copysign(torch.maximum(torch.sub(size, pull), size.clamp_(max=least)), w, out=w)
 
 

@@ -27,7 +27,7 @@ def count(low: float, high: float, weight: Tensor, second_moment: Tensor, correc
     least, most = (bound**2 * float(correction) for bound in (low * (1 - MARGIN), high * (1 + MARGIN)))
     half = _rounded((most - least) / 2)
     below, inside = 0, []
-    for w, v in chunks(weight, second_moment):
+    for w, v in chunks(weight.view(-1), second_moment.view(-1)):
         over = _squared(w, v)
         if over is None:
             near = torch.arange(len(w))
@@ -44,7 +44,7 @@ def count(low: float, high: float, weight: Tensor, second_moment: Tensor, correc
 def zero_under_(weight: Tensor, second_moment: Tensor, correction: Tensor, cut: float) -> None:
     """Zero the weights that score below the cut."""
     bound = cut**2 * float(correction)
-    for w, v in chunks(weight, second_moment):
+    for w, v in chunks(weight.view(-1), second_moment.view(-1)):
         over = _squared(w, v)
         if over is None:
             goes, near = torch.zeros_like(w, dtype=torch.int32), torch.arange(len(w))

@@ -1,0 +1,149 @@
+"""A pruned step's work on a CPU by compiled C++ (passes.cpp), where there is a compiler: one pass over all tensors.
+
+Tensors are float32, contiguous, and of one shape with what stands beside them.
+"""
+
+import ctypes
+import functools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mgpp import compiler
+from mgpp.functional.prior import add_prior_gradient_, log_odds, shrink_by_prior_
+from mgpp.functional.score import curvature
+
+SOURCE = Path(__file__).with_name("passes.cpp")
+# No contraction: a product and a sum must round as the twin's do. No errno: a root that may set it is not a vector's.
+FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
+ROOM = 1 << 16  # for the scores inside a band; a wide one holds more, and is looked at twice
+
+Odds = tuple[float, float]  # (c1, c2) of mgpp.functional.prior.log_odds
+Inputs = Sequence[Sequence[Tensor]]  # of each weight: nothing, or its second moment and that one's correction
+
+
+class Strength(NamedTuple):
+    """Of the prior on one tensor: scale · (1/σ0² - 1/σ1²), scale / σ1², ε, and the most that it may be."""
+
+    spike: float
+    slab: float
+    limit: float
+    floor: float = 0.0
+
+
+class _Row(ctypes.Structure):
+    """`Row` in passes.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("weight", "beside")),
+        ("size", ctypes.c_int64),
+        *((name, ctypes.c_float) for name in ("spike", "slab", "floor", "limit", "correction")),
+        *((name, ctypes.c_int64) for name in ("below", "equal")),
+    )
+
+
+class Passes:
+    """The loaded library."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        table, number = (ctypes.POINTER(_Row), ctypes.c_int64, ctypes.c_int), ctypes.c_float
+        self._add_prior_gradient, self._shrink = library.mgpp_add_prior_gradient, library.mgpp_shrink_by_prior
+        self._add_prior_gradient.argtypes = self._shrink.argtypes = (*table, number, number)
+        self._look, self._zero = library.mgpp_look, library.mgpp_zero
+        self._look.argtypes = (*table, ctypes.c_int, number, number, ctypes.c_void_p, ctypes.c_int64)
+        self._look.restype = ctypes.c_int64
+        self._zero.argtypes = (*table, ctypes.c_int, number)
+
+    def add_prior_gradient_(
+        self, weights: Sequence[Tensor], grads: Sequence[Tensor], strength: Strength, odds: Odds
+    ) -> None:
+        """grad += w · (spike · g(w) + slab), by `limit` at most."""
+        rows = [_row(weight, grad, **strength._asdict()) for weight, grad in zip(weights, grads, strict=True)]
+        self._add_prior_gradient(*_table(rows), *odds)
+
+    def shrink_(
+        self, weights: Sequence[Tensor], moments: Sequence[Tensor], strengths: Iterable[Strength], odds: Odds
+    ) -> None:
+        """|w| -= |w| · (spike · g(w) + slab) / (√v + floor), by `limit` at most and never to zero."""
+        each = zip(weights, moments, strengths, strict=True)
+        self._shrink(*_table([_row(weight, moment, **strength._asdict()) for weight, moment, strength in each]), *odds)
+
+    def look(self, weights: Sequence[Tensor], inputs: Inputs, low: float, high: float) -> tuple[int, Tensor]:
+        """How many score below `low`, and, in no order, the scores that are not but below `high`."""
+        rows, by_curvature = _scored(weights, inputs)
+        room, found = 0, ROOM
+        while found > room:
+            room = found
+            table, inside = _table(rows), torch.empty(room, dtype=torch.float32, device="cpu")
+            found = self._look(*table, by_curvature, low, high, inside.data_ptr(), room)
+        return sum(row.below for row in table[0]), inside[:found]
+
+    def zero_under_(self, weights: Sequence[Tensor], inputs: Inputs, cut: float) -> tuple[list[int], list[int]]:
+        """Zero the weights that score below the cut. How many those are of each tensor, and how many score the cut."""
+        rows, by_curvature = _scored(weights, inputs)
+        table = _table(rows)
+        self._zero(*table, by_curvature, cut)
+        return [row.below for row in table[0]], [row.equal for row in table[0]]
+
+
+def _row(weight: Tensor, beside: Tensor, **numbers: float) -> _Row:
+    assert weight.numel() == beside.numel()
+    return _Row(weight=weight.data_ptr(), beside=beside.data_ptr(), size=weight.numel(), **numbers)
+
+
+def _table(rows: Sequence[_Row]) -> tuple["ctypes.Array[_Row]", int, int]:
+    return (_Row * len(rows))(*rows), len(rows), torch.get_num_threads()
+
+
+def _scored(weights: Sequence[Tensor], inputs: Inputs) -> tuple[list[_Row], bool]:
+    """Rows, and whether their score is the curvature's; else it is the size."""
+    if not any(inputs):
+        return [_row(weight, weight) for weight in weights], False
+    each = zip(weights, inputs, strict=True)
+    return [_row(weight, moment, correction=float(correction)) for weight, (moment, correction) in each], True
+
+
+@functools.cache
+def compiled() -> Passes | None:
+    """For this machine; None where there is no compiler, or what it builds is not to be trusted."""
+    try:
+        return build("native")
+    except compiler.NoKernel:
+        return None
+
+
+def build(march: str) -> Passes:
+    library, name = compiler.load(SOURCE, flags=FLAGS, march=march)
+    if not library.mgpp_threaded():
+        raise compiler.NoKernel(f"{name} has no OpenMP: on one thread torch's operations may be faster")
+    passes = Passes(library)
+    if not _is_right(passes):
+        raise compiler.NoKernel(f"what {name} built computes wrong numbers on this machine")
+    return passes
+
+
+def _is_right(passes: Passes) -> bool:
+    """Does it do as the twins do, on some numbers?"""
+    steps = torch.linspace(-1, 1, 1001, dtype=torch.float32, device="cpu")
+    weight, moment, correction = 0.1 * steps, 1e-6 * (1 + steps), torch.tensor(0.5, device="cpu")
+    shape = {"slab_prob": 1e-3, "spike_var": 1e-4, "slab_var": 1.0}
+    strength, odds = Strength(spike=1 / shape["spike_var"] - 1, slab=1.0, limit=1e9), log_odds(**shape)
+    pulled, pulled_by_twin, shrunk, shrunk_by_twin, rest = (steps * 0, steps * 0, *(weight.clone() for _ in range(3)))
+    passes.add_prior_gradient_([weight], [pulled], strength, odds)
+    add_prior_gradient_([weight], [pulled_by_twin], scale=1.0, **shape)
+    passes.shrink_([shrunk], [moment * 1e12], [strength], odds)
+    shrink_by_prior_([shrunk_by_twin], [moment * 1e12], scales=[1.0], corrections=[1.0], eps=[0.0], **shape)
+    scores = curvature(weight, moment, correction)
+    low, high = scores.quantile(0.4), scores.quantile(0.6)
+    below, inside = passes.look([weight], [(moment, correction)], float(low), float(high))
+    passes.zero_under_([rest], [(moment, correction)], float(high))
+    return (
+        torch.allclose(pulled, pulled_by_twin, rtol=1e-5)
+        and torch.allclose(shrunk, shrunk_by_twin, rtol=1e-5)
+        and below == int((scores < low).sum())
+        and torch.equal(inside.sort().values, scores[(scores >= low) & (scores < high)].sort().values)
+        and torch.equal(rest, weight * (scores >= high))
+    )

@@ -1,0 +1,133 @@
+"""The compiled passes: built when needed, trusted when they are right, done without where there is no compiler."""
+
+import runpy
+
+import pytest
+import torch
+
+from mgpp import compiler, kernels
+from mgpp.functional import prior as plain_prior
+from mgpp.functional import select as plain_select
+from mgpp.functional.score import curvature
+from mgpp.kernels import cpu, cpu_step, passes
+from mgpp.kernels.passes import Passes, Strength
+from tests.kernels.conftest import compiled
+
+SHAPE = {"slab_prob": 1e-7, "spike_var": 1e-9, "slab_var": 0.1}
+INF = float("inf")
+
+
+@pytest.fixture
+def fresh():
+    """Nothing is known of this machine's compiler, before and after."""
+    passes.compiled.cache_clear()
+    yield
+    passes.compiled.cache_clear()
+
+
+def test_the_probability_of_the_spike_is_exact_to_a_few_roundings():
+    weight = torch.arange(-700, 701) / 64  # squares are exact, so that what is off is the exponential's
+    grad = torch.zeros_like(weight)
+    compiled().add_prior_gradient_([weight], [grad], Strength(spike=1.0, slab=0.0, limit=INF), (-25.0, 1.0))
+    exact = weight.double() * torch.sigmoid(25 - weight.double().square())
+    kept = weight.double().square() <= 105  # further out it is held at e^-80
+    torch.testing.assert_close(grad.double()[kept], exact[kept], rtol=4e-7, atol=0)
+
+
+@pytest.mark.parametrize("by", ["size", "curvature"])
+def test_a_band_that_holds_more_than_there_is_room_for_is_gathered_whole(by):
+    weight, moment = torch.randn(700, 601), torch.rand(700, 601)
+    beside = (moment, torch.tensor(0.9)) if by == "curvature" else ()
+    score = curvature(weight, *beside) if beside else weight.abs()
+    below, inside = compiled().look([weight], [beside], 0.1, 0.6)
+    assert below == int((score < 0.1).sum())
+    expected = score[(score >= 0.1) & (score < 0.6)].sort().values
+    assert expected.numel() > passes.ROOM
+    assert torch.equal(inside.sort().values, expected)
+
+
+@pytest.mark.parametrize("by", ["size", "curvature"])
+def test_numbers_at_the_ends_of_their_range_score_as_the_twins(by):
+    odd = torch.tensor([0.0, -0.0, 1e-45, -1e-40, 1.2e-38, 1e-30, 1.0, -1e20, 3e38, INF, float("nan")])
+    weight, moment = (part.flatten() for part in torch.meshgrid(odd, odd.abs(), indexing="ij"))
+    beside = (moment, torch.tensor(1e-3)) if by == "curvature" else ()
+    score = curvature(weight, *beside) if beside else weight.abs()
+    for bound in score[score.isfinite() & (score > 0)].unique().tolist():
+        below, inside = compiled().look([weight], [beside], bound, INF)
+        assert below == int((score < bound).sum())
+        assert torch.equal(inside.sort().values, score[(score >= bound) & (score < INF)].sort().values)
+        mine = weight.clone()
+        assert compiled().zero_under_([mine], [beside], bound) == ([below], [int((score == bound).sum())])
+        expected = weight.masked_fill(score < bound, 0)
+        assert torch.equal(mine.view(torch.int32), expected.view(torch.int32))
+
+
+def test_a_library_for_a_lesser_processor_gives_the_same_bits():
+    weight, moment = 1e-4 * torch.randn(5000), torch.rand(5000)
+    results = []
+    for march in ("native", "x86-64"):
+        grad, shrunk, zeroed = torch.zeros(5000), weight.clone(), weight.clone()
+        made, strength = compiled(march), Strength(spike=1e3, slab=0.1, limit=INF, floor=1e-8)
+        made.add_prior_gradient_([weight], [grad], strength, (-12.0, 5e8))
+        made.shrink_([shrunk], [moment], [strength], (-12.0, 5e8))
+        made.zero_under_([zeroed], [(moment, torch.tensor(0.7))], 5e-5)
+        results.append(torch.stack([grad, shrunk, zeroed]))
+    assert torch.equal(*results)
+
+
+def test_without_a_compiler_torchs_operations_serve(fresh, monkeypatch):
+    monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
+    weights, grads, squares = [1e-4 * torch.randn(300, 200)], [torch.zeros(300, 200)], [torch.rand(300, 200)]
+    kernels.add_prior_gradient_(weights, grads, scale=1e-4, scratch={}, **SHAPE)
+    expected = [torch.zeros(300, 200)]
+    plain_prior.add_prior_gradient_(weights, expected, scale=1e-4, **SHAPE)
+    torch.testing.assert_close(grads, expected)
+    numbers = {"scales": [1e-9], "corrections": [1.0], "eps": [0.0]}
+    kernels.shrink_by_prior_(weights, squares, scratch={}, **numbers, **SHAPE)
+    scratch: dict = {}
+    for k in (1000, 1001):
+        twin = [weights[0].clone()]
+        kernels.zero_smallest_(weights, k, scratch=scratch)
+        plain_select.zero_smallest_(twin, k)
+        assert torch.equal(weights[0], twin[0])
+    assert passes.compiled() is None
+
+
+def test_who_wants_none_of_it_says_so(fresh, monkeypatch):
+    monkeypatch.setenv("MGPP_COMPILE", "0")
+    assert passes.compiled() is None
+
+
+@pytest.mark.parametrize("method", ["add_prior_gradient_", "shrink_", "zero_under_"])
+def test_a_library_that_does_nothing_is_not_trusted(method, monkeypatch):
+    compiled()
+    monkeypatch.setattr(Passes, method, lambda *_: None)
+    with pytest.raises(compiler.NoKernel, match="wrong numbers"):
+        passes.build("native")
+
+
+def test_a_library_without_threads_is_not_taken(monkeypatch):
+    compiled()
+    monkeypatch.setattr(compiler, "_attempts", lambda march: [([f"-march={march}"], [])])
+    with pytest.raises(compiler.NoKernel, match="no OpenMP"):
+        passes.build("native")
+
+
+def test_nothing_is_compiled_for_what_it_does_not_take(monkeypatch):
+    def never():
+        raise AssertionError
+
+    monkeypatch.setattr(passes, "compiled", never)
+    for dtype in (torch.bfloat16, torch.float64):
+        weights, grads = [torch.randn(50, 40).to(dtype)], [torch.zeros(50, 40, dtype=dtype)]
+        kernels.add_prior_gradient_(weights, grads, scale=1e-4, scratch={}, **SHAPE)
+        kernels.zero_smallest_(weights, 100, scratch={})
+
+
+def test_importing_compiles_nothing(monkeypatch):
+    def never(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(compiler, "load", never)
+    for module in (passes, cpu, cpu_step):
+        runpy.run_path(module.__file__)
