@@ -36,4 +36,6 @@ def compiled(march: str = "native") -> passes.Passes:
     try:
         return passes.build(march)
     except NoKernel as reason:
+        if "wrong numbers" in str(reason):
+            raise
         pytest.skip(f"the passes cannot be compiled here: {reason}")

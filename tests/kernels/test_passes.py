@@ -31,7 +31,22 @@ def test_the_probability_of_the_spike_is_exact_to_a_few_roundings():
     compiled().add_prior_gradient_([weight], [grad], Strength(spike=1.0, slab=0.0, limit=INF), (-25.0, 1.0))
     exact = weight.double() * torch.sigmoid(25 - weight.double().square())
     kept = weight.double().square() <= 105  # further out it is held at e^-80
-    torch.testing.assert_close(grad.double()[kept], exact[kept], rtol=4e-7, atol=0)
+    torch.testing.assert_close(grad.double()[kept], exact[kept], rtol=2e-7, atol=0)
+
+
+def test_a_pull_past_the_range_of_float32_ends_where_the_twins_does():
+    weights, grads, expected = [torch.tensor([3e38, -3e38, INF, -INF, 1e30])], [torch.zeros(5)], [torch.zeros(5)]
+    compiled()
+    cpu.add_prior_gradient_(weights, grads, scale=1e-3, **SHAPE)
+    plain_prior.add_prior_gradient_(weights, expected, scale=1e-3, **SHAPE)
+    torch.testing.assert_close(grads, expected, rtol=1e-6, atol=0)
+
+
+def test_shrinking_leaves_a_zero_and_its_sign():
+    weight = torch.tensor([0.0, -0.0])
+    compiled().shrink_([weight], [torch.ones(2)], [Strength(spike=1e9, slab=10.0, limit=INF)], (-12.0, 5e8))
+    assert weight.signbit().tolist() == [False, True]
+    assert not weight.any()
 
 
 @pytest.mark.parametrize("by", ["size", "curvature"])
