@@ -1,11 +1,13 @@
-"""Where a pruned step's extra time goes on a CPU: its parts one by one, fast and readable, over MiniLM-L6's weights.
+"""Where a pruned step's extra time goes on a CPU: its parts one by one, compiled, by torch's operations, and readable.
+
+The weights are MiniLM-L6's in number, and random: those of an event are 90% just pruned and grown by one step. Moments
+are as late in a run.
 
 python benchmarks/cpu_parts.py --output benchmarks/results/NAME.json
-
-The weights are random, 90% of them just pruned and grown by one step; moments as late in a run.
 """
 
 import argparse
+import functools
 import shlex
 import sys
 from collections.abc import Callable
@@ -25,6 +27,7 @@ from mgpp.functional import prior as plain_prior
 from mgpp.functional import select as plain_select
 from mgpp.functional.adamw import Adam
 from mgpp.functional.score import curvature
+from mgpp.kernels import passes
 from mgpp.run.result import provenance
 from mgpp.targets import find_targets
 
@@ -49,13 +52,18 @@ class Step:
         self.moments = [1e-8 * torch.rand_like(weight) for weight in self.weights]
         self.correction = torch.tensor(ADAM.correction2)
         self.scratch: dict[str, dict] = {"magnitude": {}, "curvature": {}}
-        plain_select.zero_smallest_(self.weights, self.k)
         self.pruned = {by: [weight.clone() for weight in self.weights] for by in self.scratch}
+        for by, weights in self.pruned.items():
+            plain_select.zero_smallest_(weights, self.k, **self._scored(by))
+        self.settled = {by: [weight.clone() for weight in weights] for by, weights in self.pruned.items()}
 
     def grow(self) -> None:
-        """What the optimizer does between two events."""
-        for weight in (*self.weights, *self.pruned["magnitude"], *self.pruned["curvature"]):
-            weight.add_(torch.randn_like(weight), alpha=ADAM.lr)
+        """What the optimizer does after an event."""
+        for by, weights in self.pruned.items():
+            for weight, settled in zip(weights, self.settled[by], strict=True):
+                torch.add(settled, torch.randn_like(weight), alpha=ADAM.lr, out=weight)
+        for weight, grown in zip(self.weights, self.pruned["magnitude"], strict=True):
+            weight.copy_(grown)
 
     def event(self, by: str) -> Callable[[], object]:
         how: dict[str, Any] = {"kernel": by, "scratch": self.scratch[by]}
@@ -76,22 +84,40 @@ class Step:
             name: [value] * len(self.weights)
             for name, value in {"scales": 1e-12, "corrections": self.correction, "eps": ADAM.eps}.items()
         }
-        return {
-            "AdamW": lambda: kernels.adamw_(*everything, scratch={}),
-            "AdamW, readable": lambda: plain_adamw.adamw_(*everything),
+        fast: dict[str, Callable[[], object]] = {
             "prior in the gradient": lambda: kernels.add_prior_gradient_(*pulled, scale=1e-6, scratch={}, **PRIOR),
-            "prior in the gradient, readable": lambda: plain_prior.add_prior_gradient_(*pulled, scale=1e-6, **PRIOR),
             "prior decoupled": lambda: kernels.shrink_by_prior_(
                 self.weights, self.moments, most=1e5, scratch={}, **shrunk, **PRIOR
             ),
-            "prior decoupled, readable": lambda: plain_prior.shrink_by_prior_(
+            "event by magnitude": self.event("magnitude"),
+            "event by curvature": self.event("curvature"),
+        }
+        readable: dict[str, Callable[[], object]] = {
+            "prior in the gradient": lambda: plain_prior.add_prior_gradient_(*pulled, scale=1e-6, **PRIOR),
+            "prior decoupled": lambda: plain_prior.shrink_by_prior_(
                 self.weights, self.moments, most=1e5, **shrunk, **PRIOR
             ),
-            "event by magnitude": self.event("magnitude"),
-            "event by magnitude, readable": self.plain_event("magnitude"),
-            "event by curvature": self.event("curvature"),
-            "event by curvature, readable": self.plain_event("curvature"),
+            "event by magnitude": self.plain_event("magnitude"),
+            "event by curvature": self.plain_event("curvature"),
         }
+        sides: dict[str, Callable[[], object]] = {
+            "AdamW, torch's fused": lambda: kernels.adamw_(*everything, scratch={}),
+            "AdamW, readable": lambda: plain_adamw.adamw_(*everything),
+        }
+        for name, part in fast.items():
+            sides[f"{name}, compiled"] = part
+            sides[f"{name}, torch operations"] = functools.partial(uncompiled, part)
+            sides[f"{name}, readable"] = readable[name]
+        return sides
+
+
+def uncompiled(part: Callable[[], object]) -> None:
+    """As where there is no compiler."""
+    before, passes.compiled = passes.compiled, lambda: None
+    try:
+        part()
+    finally:
+        passes.compiled = before
 
 
 def main() -> None:
@@ -99,6 +125,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
+    if passes.compiled() is None:
+        sys.exit("no compiler here, and so no compiled side: install g++")
     step = Step()
     times = take_turns(step.parts(), rounds=args.rounds, warm_up=3, device=torch.device("cpu"), before=step.grow)
     rows = [{"name": name, **numbers} for name, numbers in times.items()]

@@ -1,5 +1,7 @@
 """The CPU's fast paths do what the readable twins do, at every event."""
 
+import math
+
 import pytest
 import torch
 
@@ -29,8 +31,14 @@ def assert_selects_alike(weights, k, scratch, *, kernel="magnitude", **how) -> b
     return True
 
 
+@pytest.fixture
+def unsampled(monkeypatch):
+    """What the last cut does not predict is left to the full select."""
+    monkeypatch.setattr(cpu._Scores, "likely_band", lambda self, k: (math.inf, math.inf))
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.999])
-def test_small_moves_are_served_by_the_prediction_and_large_ones_are_not(share):
+def test_small_moves_are_served_by_the_prediction_and_large_ones_are_not(share, unsampled):
     weights = [torch.randn(shape) * 0.05 for shape in SHAPES]
     k = int(share * sum(weight.numel() for weight in weights))
     scratch: dict = {}
@@ -44,7 +52,7 @@ def test_small_moves_are_served_by_the_prediction_and_large_ones_are_not(share):
     assert not served[3]
 
 
-def test_a_cut_that_moves_by_several_percent_every_time_is_served_from_the_second_move_on():
+def test_a_cut_that_moves_by_several_percent_every_time_is_served_from_the_second_move_on(unsampled):
     weights = [torch.randn(shape) * 0.05 for shape in SHAPES]
     k = int(0.9 * sum(weight.numel() for weight in weights))
     scratch: dict = {}

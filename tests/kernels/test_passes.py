@@ -12,6 +12,7 @@ from mgpp.functional.score import curvature
 from mgpp.kernels import cpu, cpu_step, passes
 from mgpp.kernels.passes import Passes, Strength
 from tests.kernels.conftest import compiled
+from tests.kernels.test_cpu import SHAPES, assert_selects_alike
 
 SHAPE = {"slab_prob": 1e-7, "spike_var": 1e-9, "slab_var": 0.1}
 INF = float("inf")
@@ -75,6 +76,18 @@ def test_numbers_at_the_ends_of_their_range_score_as_the_twins(by):
         assert compiled().zero_under_([mine], [beside], bound) == ([below], [int((score == bound).sum())])
         expected = weight.masked_fill(score < bound, 0)
         assert torch.equal(mine.view(torch.int32), expected.view(torch.int32))
+
+
+@pytest.mark.parametrize("share", [1e-5, 0.5, 0.9, 0.99999])
+def test_a_cut_that_nothing_predicts_is_looked_for_near_a_samples(share, monkeypatch):
+    compiled()
+    monkeypatch.setattr(cpu, "by_radix_", None)
+    weights, inputs = [torch.randn(shape) for shape in SHAPES], [(torch.rand(s), torch.tensor(0.5)) for s in SHAPES]
+    weights[3][::2] = 0
+    zeros, total = int((weights[3] == 0).sum()), sum(weight.numel() for weight in weights)
+    k = zeros + int(share * (total - zeros))
+    assert assert_selects_alike([weight.clone() for weight in weights], k, {})
+    assert assert_selects_alike(weights, k, {}, kernel="curvature", score=curvature, inputs=inputs)
 
 
 def test_a_library_for_a_lesser_processor_gives_the_same_bits():

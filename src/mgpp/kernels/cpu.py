@@ -3,10 +3,12 @@ operations that are fast there.
 
 Selection: after the ramp the cut moves little, and a band around the last holds it. One pass counts what lies
 under the band and gathers what lies inside, a few thousand values of millions; their order gives the cut exactly. A cut
-that is not in the band is found by the full radix select.
+that is not in the band is found by the full radix select; where passes are compiled, first in a band that a sample of
+the scores gives.
 """
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +28,11 @@ from mgpp.kernels.passes import Passes, Strength
 # would gather a large part of all scores.
 LEAST_BAND, MOST_BAND = 5e-4, 0.3
 
+SAMPLE = 1 << 16  # scores, at least
+LEAST_SCORE = 1.4e-45  # above zero, in float32
 LARGEST = torch.finfo(torch.float32).max
+
+Band = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -105,13 +111,16 @@ def zero_smallest_(
     """Twin: mgpp.functional.select.zero_smallest_, for scores that are not negative. `kernel` names the score, see
     mgpp.kernels.zero_smallest_."""
     near, move = scratch.get("cut", (0.0, LEAST_BAND))
-    found = None
-    if near > 0:
-        width = min(max(4 * move, LEAST_BAND), MOST_BAND)
-        beside = inputs if inputs is not None else [()] * len(weights)
-        band = _Band(near * (1 - width), near * (1 + width), kernel, weights, score, beside)
-        compiled = passes.compiled() if band.is_size or band.is_curvature else None
-        found = band.take_by_torch_(k) if compiled is None else band.take_(k, compiled)
+    scores = _Scores(kernel, weights, score, inputs if inputs is not None else [()] * len(weights))
+    width = min(max(4 * move, LEAST_BAND), MOST_BAND)
+    band = near * (1 - width), near * (1 + width)
+    compiled = passes.compiled() if scores.are_sizes or scores.are_curvatures else None
+    found: Cut | Taken | None = None
+    if compiled is not None:
+        found = scores.take_(k, band, compiled) if near > 0 else None
+        found = found or scores.take_(k, scores.likely_band(k), compiled)
+    elif near > 0:
+        found = scores.take_by_torch_(k, band)
     cut = by_radix_(weights, k, score=score, inputs=inputs) if found is None else found
     value = cut.value if isinstance(cut, Cut) else cut.at.value
     scratch["cut"] = (value, abs(value - near) / value if near > 0 and value > 0 else LEAST_BAND)
@@ -133,22 +142,20 @@ def zero_under_(weights: Sequence[Tensor], cut: float) -> None:
 
 
 @dataclass(frozen=True)
-class _Band:
-    """Scores from `low` to `high`, among which the cut is looked for."""
+class _Scores:
+    """Of all weights. A band of them, from `low` to `high`, is where the cut is looked for."""
 
-    low: float
-    high: float
     kernel: str
     weights: Sequence[Tensor]
     score: Score
     inputs: Sequence[Sequence[Tensor]]
 
     @property
-    def is_size(self) -> bool:
+    def are_sizes(self) -> bool:
         return self.kernel == "magnitude"
 
     @functools.cached_property
-    def is_curvature(self) -> bool:
+    def are_curvatures(self) -> bool:
         """Of moments that are plain enough. A weight that has never had a gradient has one number for all of its."""
         return (
             self.kernel == "curvature"
@@ -156,9 +163,9 @@ class _Band:
             and all(moment.shape == weight.shape for weight, (moment, _) in self._each())
         )
 
-    def take_(self, k: int, compiled: Passes) -> Taken | None:
+    def take_(self, k: int, band: Band, compiled: Passes) -> Taken | None:
         """Zero the k weights of smallest score, if the cut under which they lie is inside the band."""
-        below, inside = compiled.look(self.weights, self.inputs, self.low, self.high)
+        below, inside = compiled.look(self.weights, self.inputs, *band)
         cut = _cut_among(inside, k, below)
         if cut is None:
             return None
@@ -171,15 +178,31 @@ class _Band:
             zeros[i], left = zeros[i] + ties, left - ties
         return Taken(cut, zeros)
 
-    def take_by_torch_(self, k: int) -> Cut | Taken | None:
-        """The same, by torch's operations."""
-        counted = [self._count(weight, *beside) for weight, beside in self._each()]
+    def likely_band(self, k: int) -> Band:
+        """Four deviations of a sample's quantile to either side. Zeros, which may be many, lie below it."""
+        total = sum(weight.numel() for weight in self.weights)
+        stride = max(1, total // SAMPLE)
+        flat = (
+            [tensor.view(-1)[::stride] if tensor.dim() else tensor for tensor in (w, *more)] for w, more in self._each()
+        )
+        sample = torch.cat([self.score(*tensors).view(-1) for tensors in flat])
+        rank = k / max(1, total) * len(sample)
+        spread = 4 * math.sqrt(max(0.0, rank * (1 - rank / max(1, len(sample))))) + 1
+        low, high = math.floor(rank - spread), math.ceil(rank + spread)
+        return (
+            max(float(sample.kthvalue(low).values) if low > 0 else 0.0, LEAST_SCORE),
+            float(sample.kthvalue(high).values) if high <= len(sample) else math.inf,
+        )
+
+    def take_by_torch_(self, k: int, band: Band) -> Cut | Taken | None:
+        """As take_, by torch's operations."""
+        counted = [self._count(band, weight, *beside) for weight, beside in self._each()]
         cut = _cut_among(torch.cat([inside for _, inside in counted]), k, sum(below for below, _ in counted))
         if cut is None:
             return None
-        if cut.ties == 0 and self.is_size:
+        if cut.ties == 0 and self.are_sizes:
             zero_under_(self.weights, cut.value)
-        elif cut.ties == 0 and self._bounds_by_squares(cut.value, cut.value):
+        elif cut.ties == 0 and self._bounded_by_squares(cut.value, cut.value):
             for weight, (moment, correction) in self._each():
                 curvature.zero_under_(weight, moment, correction, cut.value)
         else:
@@ -190,19 +213,20 @@ class _Band:
     def _each(self) -> Iterable[tuple[Tensor, Sequence[Tensor]]]:
         return zip(self.weights, self.inputs, strict=True)
 
-    def _bounds_by_squares(self, low: float, high: float) -> bool:
-        return self.is_curvature and curvature.can_bound(low, high, [correction for _, correction in self.inputs])
+    def _bounded_by_squares(self, low: float, high: float) -> bool:
+        return self.are_curvatures and curvature.can_bound(low, high, [correction for _, correction in self.inputs])
 
-    def _count(self, weight: Tensor, *beside: Tensor) -> tuple[int, Tensor]:
-        """How many score below the band, and the scores inside."""
-        if self._bounds_by_squares(self.low, self.high):
-            return curvature.count(self.low, self.high, weight, *beside)
+    def _count(self, band: Band, weight: Tensor, *beside: Tensor) -> tuple[int, Tensor]:
+        """How many lie below the band, and those inside."""
+        low, high = band
+        if self._bounded_by_squares(low, high):
+            return curvature.count(low, high, weight, *beside)
         below, inside = 0, []
         for piece in chunks(weight, *beside):
-            size = self.score(*piece)
-            under, up_to = size < self.low, size < self.high
+            score = self.score(*piece)
+            under, up_to = score < low, score < high
             below += int(torch.count_nonzero(under))
-            inside.append(size[under ^ up_to])
+            inside.append(score[under ^ up_to])
         return below, torch.cat(inside) if inside else weight.new_empty(0)
 
 
