@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mgpp.functional.ranks import ALONE, Ranks
-from mgpp.kernels import Arriving, is_capturing
+from mgpp.kernels import Arriving, cpu, is_capturing, passes
 
 WATCH_EVERY = 8  # steps, on a GPU: looking at a number there costs the host 0.1 ms
 
@@ -119,7 +119,10 @@ def is_finite(largest: float, ranks: Ranks) -> bool:
 
 
 def largest_of(grads: Sequence[Tensor]) -> float:
-    """A number that is not finite if one of the gradients is not. A 2-norm: torch's infinity norm takes ten times as
-    long on a CPU; in float32, for a half-precision norm overflows early."""
+    """A number that is not finite if one of the gradients is not. Where nothing is compiled a 2-norm: torch's infinity
+    norm takes ten times as long on a CPU; in float32, for a half-precision norm overflows early."""
+    compiled = passes.compiled() if cpu.supports(grads) else None
+    if compiled is not None:
+        return compiled.worst(grads)
     norms = [torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32)) for grad in grads]
     return float(torch.stack([norm.float().to(norms[0].device) for norm in norms]).max()) if norms else 0.0

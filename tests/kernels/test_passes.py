@@ -90,6 +90,16 @@ def test_a_cut_that_nothing_predicts_is_looked_for_near_a_samples(share, monkeyp
     assert assert_selects_alike(weights, k, {}, kernel="curvature", score=curvature, inputs=inputs)
 
 
+@pytest.mark.parametrize(
+    ("odd", "expected"), [([], "0.0"), ([INF], "inf"), ([-INF], "inf"), ([INF, float("nan")], "nan")]
+)
+def test_one_number_that_is_not_finite_is_found_among_all(odd, expected):
+    tensors = [torch.full((0,), INF), torch.full((70_001,), -3e38), torch.tensor(1e-45)]
+    for place, number in zip((-1, 0), odd, strict=False):
+        tensors[1][place] = number
+    assert str(compiled().worst(tensors)) == expected
+
+
 def test_a_library_for_a_lesser_processor_gives_the_same_bits():
     weight, moment = 1e-4 * torch.randn(5000), torch.rand(5000)
     results = []

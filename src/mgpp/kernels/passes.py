@@ -5,6 +5,7 @@ Tensors are float32, contiguous, and of one shape with what stands beside them.
 
 import ctypes
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -56,6 +57,8 @@ class Passes:
         self._look.argtypes = (*table, ctypes.c_int, number, number, ctypes.c_void_p, ctypes.c_int64)
         self._look.restype = ctypes.c_int64
         self._zero.argtypes = (*table, ctypes.c_int, number)
+        self._count_broken = library.mgpp_count_broken
+        self._count_broken.argtypes = table
 
     def add_prior_gradient_(
         self, weights: Sequence[Tensor], grads: Sequence[Tensor], strength: Strength, odds: Odds
@@ -87,6 +90,14 @@ class Passes:
         table = _table(rows)
         self._zero(*table, by_curvature, cut)
         return [row.below for row in table[0]], [row.equal for row in table[0]]
+
+    def worst(self, tensors: Sequence[Tensor]) -> float:
+        """NaN where there is one among the numbers, else inf where there is one, else 0."""
+        table = _table([_row(tensor, tensor) for tensor in tensors])
+        self._count_broken(*table)
+        if any(row.equal for row in table[0]):
+            return math.nan
+        return math.inf if any(row.below for row in table[0]) else 0.0
 
 
 def _row(weight: Tensor, beside: Tensor, **numbers: float) -> _Row:
@@ -146,4 +157,5 @@ def _is_right(passes: Passes) -> bool:
         and below == int((scores < low).sum())
         and torch.equal(inside.sort().values, scores[(scores >= low) & (scores < high)].sort().values)
         and torch.equal(rest, weight * (scores >= high))
+        and [passes.worst([steps / each]) for each in (1.0, 1e-45)] == [0.0, math.inf]
     )
