@@ -104,6 +104,14 @@ def test_event_after_event_is_the_twins(kernel, digits):
     assert served > 20 or digits is not None
 
 
+@pytest.mark.parametrize("k", [0, 1, 30_000, 40_000])
+def test_fewer_go_than_are_zero_already(k):
+    weights, scratch = [torch.randn(300, 200)], {}
+    weights[0][:200] = 0
+    for _ in range(2):
+        assert_selects_alike(weights, k, scratch)
+
+
 def test_ties_at_the_predicted_cut_go_by_position():
     weights = [torch.full((500,), 0.5), torch.linspace(0.1, 0.9, 1001)]
     scratch: dict = {}

@@ -8,7 +8,7 @@ import torch
 from mgpp import compiler, kernels
 from mgpp.functional import prior as plain_prior
 from mgpp.functional import select as plain_select
-from mgpp.functional.score import curvature
+from mgpp.functional.score import curvature, magnitude
 from mgpp.kernels import cpu, cpu_step, passes
 from mgpp.kernels.passes import Passes, Strength
 from tests.kernels.conftest import compiled
@@ -86,6 +86,8 @@ def test_a_cut_that_nothing_predicts_is_looked_for_near_a_samples(share, monkeyp
     weights[3][::2] = 0
     zeros, total = int((weights[3] == 0).sum()), sum(weight.numel() for weight in weights)
     k = zeros + int(share * (total - zeros))
+    low, high = cpu._Scores("magnitude", weights, magnitude, [()] * len(weights)).likely_band(k)
+    assert sum(int(((weight.abs() >= low) & (weight.abs() < high)).sum()) for weight in weights) < 0.02 * total
     assert assert_selects_alike([weight.clone() for weight in weights], k, {})
     assert assert_selects_alike(weights, k, {}, kernel="curvature", score=curvature, inputs=inputs)
 
@@ -94,7 +96,7 @@ def test_a_cut_that_nothing_predicts_is_looked_for_near_a_samples(share, monkeyp
     ("odd", "expected"), [([], "0.0"), ([INF], "inf"), ([-INF], "inf"), ([INF, float("nan")], "nan")]
 )
 def test_one_number_that_is_not_finite_is_found_among_all(odd, expected):
-    tensors = [torch.full((0,), INF), torch.full((70_001,), -3e38), torch.tensor(1e-45)]
+    tensors = [torch.full((0,), INF), torch.full((70_001,), -torch.finfo(torch.float32).max), torch.tensor(1e-45)]
     for place, number in zip((-1, 0), odd, strict=False):
         tensors[1][place] = number
     assert str(compiled().worst(tensors)) == expected
