@@ -1,5 +1,6 @@
 """This package's C++, compiled by the machine's own compiler at first use, and kept."""
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -8,21 +9,27 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 COMPILERS = ("c++", "g++", "clang++")
 # No -ffast-math: linked into a library it would turn off subnormal numbers for the whole process.
 FLAGS = ("-std=c++17", "-O3", "-fPIC")
 SECONDS = 120
 
+Made = TypeVar("Made")
+
 
 class NoKernel(RuntimeError):
     """There is no compiled kernel here, and why."""
 
 
-def load(source: Path, *, flags: Sequence[str] = (), march: str = "native") -> tuple[ctypes.CDLL, str]:
-    """The source as a library for a -march, from the cache or newly compiled, and the compiler's name.
+def load(
+    source: Path, make: Callable[[ctypes.CDLL, str], Made], *, flags: Sequence[str] = (), march: str = "native"
+) -> Made:
+    """What `make` makes of the source as a library for a -march, from the cache or newly compiled, and the compiler's
+    name.
 
     Raises NoKernel, with the reason, where there is none. MGPP_COMPILE=0 asks for that.
     """
@@ -35,8 +42,9 @@ def load(source: Path, *, flags: Sequence[str] = (), march: str = "native") -> t
     failures = []
     for to_compile, to_link in _attempts(march):
         try:
-            return ctypes.CDLL(str(_compiled(source, compiler, name, [*FLAGS, *flags, *to_compile], to_link))), name
-        except (NoKernel, OSError) as failure:
+            library = _compiled(source, compiler, name, [*FLAGS, *flags, *to_compile], to_link)
+            return make(ctypes.CDLL(str(library)), name)
+        except (NoKernel, OSError, AttributeError) as failure:  # the last: it lacks a function
             failures.append(" ".join(str(failure).split())[-200:])
     raise NoKernel(f"{compiler} could not build the kernel: {failures[0]}")
 
@@ -53,21 +61,36 @@ def _attempts(march: str) -> Iterator[tuple[list[str], list[str]]]:
 
 def _compiled(source: Path, compiler: str, name: str, to_compile: list[str], to_link: list[str]) -> Path:
     made_of = (source.read_bytes(), compiler, name, to_compile, to_link, _processor())
-    folder = _cache()
-    library = folder / f"{source.stem}-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:20]}.so"
-    if library.exists():
-        return library
+    folder, known = _cache(), f"{source.stem}-{_digest(repr(made_of).encode())}"
+    for library in folder.glob(f"{known}-*.so"):
+        if _is_whole(library):
+            return library
+        with contextlib.suppress(OSError):
+            library.unlink()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         made = Path(scratch) / "made.so"
         _output(compiler, *to_compile, "-c", str(source), "-o", f"{made}.o")
         _output(compiler, "-shared", *to_link, f"{made}.o", "-o", str(made))
+        library = folder / f"{known}-{_digest(made.read_bytes())}.so"
         os.replace(made, library)  # at once: two processes may build at the same time
     return library
 
 
+def _is_whole(library: Path) -> bool:
+    """By the digest in its name: to load one of which a part is missing may end the process."""
+    try:
+        return library.stem.rpartition("-")[2] == _digest(library.read_bytes())
+    except OSError:
+        return False
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:20]
+
+
 def _output(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as failure:
         raise NoKernel(f"{command[0]}: {failure}") from failure
     if done.returncode:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from mgpp import compiler, kernels
+from mgpp.finite import largest_of
 from mgpp.functional import prior as plain_prior
 from mgpp.functional import select as plain_select
 from mgpp.functional.score import curvature, magnitude
@@ -73,8 +74,9 @@ def test_numbers_at_the_ends_of_their_range_score_as_the_twins(by):
         assert below == int((score < bound).sum())
         assert torch.equal(inside.sort().values, score[(score >= bound) & (score < INF)].sort().values)
         mine = weight.clone()
-        assert compiled().zero_under_([mine], [beside], bound) == ([below], [int((score == bound).sum())])
         expected = weight.masked_fill(score < bound, 0)
+        counts = [int((expected == 0).sum())], [int((score == bound).sum())]
+        assert compiled().zero_under_([mine], [beside], bound) == counts
         assert torch.equal(mine.view(torch.int32), expected.view(torch.int32))
 
 
@@ -113,6 +115,69 @@ def test_a_library_for_a_lesser_processor_gives_the_same_bits():
         made.zero_under_([zeroed], [(moment, torch.tensor(0.7))], 5e-5)
         results.append(torch.stack([grad, shrunk, zeroed]))
     assert torch.equal(*results)
+
+
+def test_more_than_a_few_scores_are_never_gathered(way, monkeypatch):
+    monkeypatch.setattr(passes, "MOST", 20_000)
+    weights = [torch.randn(300, 200) for _ in range(3)]
+    scratch = {"cut": (0.6, 0.05)}  # a band of a third of all
+    assert not cpu._Scores("magnitude", weights, magnitude, [()] * 3).take_by_torch_(80_000, (0.4, 0.8))
+    assert way == "torch operations" or compiled().look(weights, [()] * 3, 0.4, 0.8) is None
+    assert_selects_alike(weights, 80_000, scratch)
+
+
+def test_autograd_sees_what_is_written(way):
+    weight, moment = torch.randn(300, 200, requires_grad=True), torch.rand(300, 200)
+    grad = torch.zeros(300, 200)
+    with torch.no_grad():
+        for write in (
+            lambda: cpu.add_prior_gradient_([weight], [grad], scale=1e-4, **SHAPE),
+            lambda: cpu_step.shrink_by_prior_([weight], [moment], scales=[1e-9], corrections=[1.0], eps=[0.0], **SHAPE),
+            lambda: cpu.zero_under_([weight], 0.1),
+        ):
+            before = weight._version + grad._version
+            write()
+            assert weight._version + grad._version > before
+    with torch.inference_mode():
+        inference = torch.randn(300, 200)
+        cpu.zero_under_([inference], 0.1)
+        assert not ((inference != 0) & (inference.abs() < 0.1)).any()
+
+
+def test_zeros_are_counted_where_a_moment_is_no_number():
+    compiled()
+    weight, moment = torch.randn(300, 200), torch.rand(300, 200)
+    weight[0], moment[0] = 0, float("nan")
+    how = {"kernel": "curvature", "score": curvature, "inputs": [(moment, torch.tensor(0.5))]}
+    assert assert_selects_alike([weight], 30_000, {}, **how)
+
+
+def test_a_cut_at_zero_is_left_to_the_full_select():
+    assert cpu._cut_among(torch.tensor([0.0, 0.0, 1.0]), 1, 0) is None
+    assert cpu._cut_among(torch.tensor([0.0, 0.0, 1.0]), 2, 0) == plain_select.Cut(1.0, 2, 0)
+
+
+class Elsewhere(torch.Tensor):
+    """Float32 on a CPU by what it says of itself, with nothing at its address."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=torch.float32, device="cpu")
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*(arg.inner if isinstance(arg, cls) else arg for arg in args), **(kwargs or {}))
+
+
+def test_numbers_that_are_kept_elsewhere_are_left_to_torch():
+    plain = torch.ones(3)
+    assert cpu.supports([plain], [torch.nn.Parameter(plain)])
+    assert not cpu.supports([plain, Elsewhere(plain)])
+    assert not cpu.supports([plain.to_sparse()])
+    assert largest_of([plain, Elsewhere(plain)]) == pytest.approx(3**0.5)
 
 
 def test_without_a_compiler_torchs_operations_serve(fresh, monkeypatch):

@@ -59,6 +59,36 @@ def test_a_library_that_cannot_be_loaded_is_no_kernel(fresh, monkeypatch, tmp_pa
         build.build("native")
 
 
+def test_a_library_without_our_functions_is_no_kernel(compiled, fresh, monkeypatch, tmp_path):
+    real = next(path for name in compiler.COMPILERS if (path := compiler.shutil.which(name)))
+    as_asked = f'test "$1" = --version && exec {real} "$@"'
+    empty = f'for last; do :; done; echo | {real} -shared -fPIC -x c++ - -o "$last"'
+    monkeypatch.setenv("CXX", compiler_that(tmp_path, f"{as_asked}; {empty}"))
+    with pytest.raises(NoKernel, match=r"could not build the kernel: .*undefined symbol"):
+        build.build("native")
+    assert active().name == "csr"
+
+
+def test_a_compiler_may_speak_any_encoding(fresh, monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", compiler_that(tmp_path, r"printf '\377\376' >&2; exit 1"))
+    with pytest.raises(NoKernel):
+        build.build("native")
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:4096], lambda whole: b"", lambda whole: bytes(len(whole))])
+def test_a_damaged_library_is_built_anew(compiled, fresh, monkeypatch, tmp_path, damage):
+    monkeypatch.setenv("MGPP_CACHE", str(tmp_path))
+    compiler._cache.cache_clear()
+    build.build("native")
+    (kept,) = tmp_path.glob("*.so")
+    whole = kept.read_bytes()
+    kept.unlink()  # this process has it open
+    kept.write_bytes(damage(whole))
+    assert build.build("native").vectors == compiled.vectors
+    (again,) = tmp_path.glob("*.so")
+    assert compiler._is_whole(again)
+
+
 def test_a_kernel_that_computes_wrong_numbers_is_refused(compiled, monkeypatch):
     monkeypatch.setattr(build.Bound, "__call__", lambda self, x, bias: torch.zeros(len(x), self._rows))
     with pytest.raises(NoKernel, match="wrong numbers"):

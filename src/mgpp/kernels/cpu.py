@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mgpp.functional.chunks import chunks
 from mgpp.functional.prior import log_odds
@@ -53,8 +53,18 @@ class Taken:
 
 
 def supports(*lists: Sequence[Tensor]) -> bool:
-    tensors = [tensor for tensors in lists for tensor in tensors]
-    return all(t.device.type == "cpu" and t.dtype == torch.float32 and t.is_contiguous() for t in tensors)
+    return all(_is_plain(tensor) for tensors in lists for tensor in tensors)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Float32 numbers one after another in the machine's memory. A class of its own may keep them elsewhere."""
+    return (
+        type(tensor) in (Tensor, nn.Parameter)
+        and tensor.layout == torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.dtype == torch.float32
+        and tensor.is_contiguous()
+    )
 
 
 def add_prior_gradient_(
@@ -165,7 +175,10 @@ class _Scores:
 
     def take_(self, k: int, band: Band, compiled: Passes) -> Taken | None:
         """Zero the k weights of smallest score, if the cut under which they lie is inside the band."""
-        below, inside = compiled.look(self.weights, self.inputs, *band)
+        looked = compiled.look(self.weights, self.inputs, *band)
+        if looked is None:
+            return None
+        below, inside = looked
         cut = _cut_among(inside, k, below)
         if cut is None:
             return None
@@ -196,7 +209,11 @@ class _Scores:
 
     def take_by_torch_(self, k: int, band: Band) -> Cut | Taken | None:
         """As take_, by torch's operations."""
-        counted = [self._count(band, weight, *beside) for weight, beside in self._each()]
+        counted: list[tuple[int, Tensor]] = []
+        for weight, beside in self._each():
+            counted.append(self._count(band, weight, *beside))
+            if sum(len(inside) for _, inside in counted) > passes.MOST:
+                return None
         cut = _cut_among(torch.cat([inside for _, inside in counted]), k, sum(below for below, _ in counted))
         if cut is None:
             return None
@@ -231,9 +248,11 @@ class _Scores:
 
 
 def _cut_among(scores: Tensor, k: int, below: int) -> Cut | None:
-    """The cut under which k scores lie, if it is one of these, which `below` scores lie under."""
+    """The cut under which k scores lie, if it is one of these, which `below` scores lie under, and above zero."""
     if not 0 <= k - below < scores.numel():
         return None
     value = scores.kthvalue(k - below + 1).values
+    if not value > 0:  # under it there is nothing to zero, and zeros are more than k
+        return None
     below += int((scores < value).sum())
     return Cut(value=float(value), below=below, ties=k - below)

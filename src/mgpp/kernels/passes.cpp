@@ -122,21 +122,22 @@ int64_t look(Row* rows, int64_t count, int threads, float low, float high, float
   return gathered;
 }
 
-// Weights that score below the cut become zero; they and those that score just the cut are counted.
+// Weights that score below the cut become zero. All that are zero then are counted, and those that score just the cut.
 template <class Score>
 void zero(Row* rows, int64_t count, int threads, float cut) {
   share(rows, count, threads, [=](Row& row, int64_t start, int64_t size) {
     const Score score;
     float* __restrict w = row.weight + start;
     const float* v = row.beside + start;
-    int below = 0, equal = 0;
+    int zeros = 0, equal = 0;
     for (int64_t i = 0; i < size; i++) {
       const float s = score(row, w[i], v[i]);
-      below += s < cut;
+      const float left = s < cut ? 0.0f : w[i];
+      zeros += left == 0.0f;
       equal += s == cut;
-      w[i] = s < cut ? 0.0f : w[i];
+      w[i] = left;
     }
-    add(row.below, below);
+    add(row.below, zeros);
     add(row.equal, equal);
   });
 }

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from mgpp import compiler
 from mgpp.functional.prior import add_prior_gradient_, log_odds, shrink_by_prior_
@@ -21,6 +22,7 @@ SOURCE = Path(__file__).with_name("passes.cpp")
 # No contraction: a product and a sum must round as the twin's do. No errno: a root that may set it is not a vector's.
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 ROOM = 1 << 16  # for the scores inside a band; a wide one holds more, and is looked at twice
+MOST = 1 << 19  # of them: to find one by its rank takes another 6 MiB
 
 Odds = tuple[float, float]  # (c1, c2) of mgpp.functional.prior.log_odds
 Inputs = Sequence[Sequence[Tensor]]  # of each weight: nothing, or its second moment and that one's correction
@@ -49,7 +51,8 @@ class _Row(ctypes.Structure):
 class Passes:
     """The loaded library."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, built_by: str) -> None:
+        self.threaded, self.built_by = bool(library.mgpp_threaded()), built_by
         table, number = (ctypes.POINTER(_Row), ctypes.c_int64, ctypes.c_int), ctypes.c_float
         self._add_prior_gradient, self._shrink = library.mgpp_add_prior_gradient, library.mgpp_shrink_by_prior
         self._add_prior_gradient.argtypes = self._shrink.argtypes = (*table, number, number)
@@ -66,6 +69,7 @@ class Passes:
         """grad += w · (spike · g(w) + slab), by `limit` at most."""
         rows = [_row(weight, grad, **strength._asdict()) for weight, grad in zip(weights, grads, strict=True)]
         self._add_prior_gradient(*_table(rows), *odds)
+        increment_version(grads)  # so that autograd knows what it kept of them to be out of date
 
     def shrink_(
         self, weights: Sequence[Tensor], moments: Sequence[Tensor], strengths: Iterable[Strength], odds: Odds
@@ -73,22 +77,27 @@ class Passes:
         """|w| -= |w| · (spike · g(w) + slab) / (√v + floor), by `limit` at most and never to zero."""
         each = zip(weights, moments, strengths, strict=True)
         self._shrink(*_table([_row(weight, moment, **strength._asdict()) for weight, moment, strength in each]), *odds)
+        increment_version(weights)
 
-    def look(self, weights: Sequence[Tensor], inputs: Inputs, low: float, high: float) -> tuple[int, Tensor]:
-        """How many score below `low`, and, in no order, the scores that are not but below `high`."""
+    def look(self, weights: Sequence[Tensor], inputs: Inputs, low: float, high: float) -> tuple[int, Tensor] | None:
+        """How many score below `low`, and, in no order, the scores that are not but below `high`; None where those are
+        more than MOST."""
         rows, by_curvature = _scored(weights, inputs)
         room, found = 0, ROOM
         while found > room:
             room = found
+            if room > MOST:
+                return None
             table, inside = _table(rows), torch.empty(room, dtype=torch.float32, device="cpu")
             found = self._look(*table, by_curvature, low, high, inside.data_ptr(), room)
         return sum(row.below for row in table[0]), inside[:found]
 
     def zero_under_(self, weights: Sequence[Tensor], inputs: Inputs, cut: float) -> tuple[list[int], list[int]]:
-        """Zero the weights that score below the cut. How many those are of each tensor, and how many score the cut."""
+        """Zero the weights that score below the cut. How many of each tensor are zero then, how many score the cut."""
         rows, by_curvature = _scored(weights, inputs)
         table = _table(rows)
         self._zero(*table, by_curvature, cut)
+        increment_version(weights)
         return [row.below for row in table[0]], [row.equal for row in table[0]]
 
     def worst(self, tensors: Sequence[Tensor]) -> float:
@@ -127,12 +136,11 @@ def compiled() -> Passes | None:
 
 
 def build(march: str) -> Passes:
-    library, name = compiler.load(SOURCE, flags=FLAGS, march=march)
-    if not library.mgpp_threaded():
-        raise compiler.NoKernel(f"{name} has no OpenMP: on one thread torch's operations may be faster")
-    passes = Passes(library)
+    passes = compiler.load(SOURCE, Passes, flags=FLAGS, march=march)
+    if not passes.threaded:
+        raise compiler.NoKernel(f"{passes.built_by} has no OpenMP: on one thread torch's operations may be faster")
     if not _is_right(passes):
-        raise compiler.NoKernel(f"what {name} built computes wrong numbers on this machine")
+        raise compiler.NoKernel(f"what {passes.built_by} built computes wrong numbers on this machine")
     return passes
 
 
@@ -149,13 +157,14 @@ def _is_right(passes: Passes) -> bool:
     shrink_by_prior_([shrunk_by_twin], [moment * 1e12], scales=[1.0], corrections=[1.0], eps=[0.0], **shape)
     scores = curvature(weight, moment, correction)
     low, high = scores.quantile(0.4), scores.quantile(0.6)
-    below, inside = passes.look([weight], [(moment, correction)], float(low), float(high))
+    looked = passes.look([weight], [(moment, correction)], float(low), float(high))
     passes.zero_under_([rest], [(moment, correction)], float(high))
     return (
         torch.allclose(pulled, pulled_by_twin, rtol=1e-5)
         and torch.allclose(shrunk, shrunk_by_twin, rtol=1e-5)
-        and below == int((scores < low).sum())
-        and torch.equal(inside.sort().values, scores[(scores >= low) & (scores < high)].sort().values)
+        and looked is not None
+        and looked[0] == int((scores < low).sum())
+        and torch.equal(looked[1].sort().values, scores[(scores >= low) & (scores < high)].sort().values)
         and torch.equal(rest, weight * (scores >= high))
         and [passes.worst([steps / each]) for each in (1.0, 1e-45)] == [0.0, math.inf]
     )

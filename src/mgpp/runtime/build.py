@@ -70,7 +70,7 @@ def kernel() -> Kernel:
 
 def build(march: str) -> Kernel:
     """The kernel for a -march, tried on two small products."""
-    made = Kernel(*compiler.load(SOURCE, march=march))
+    made = compiler.load(SOURCE, Kernel, march=march)
     _try_out(made)
     return made
 
