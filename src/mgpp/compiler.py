@@ -16,13 +16,17 @@ from typing import TypeVar
 COMPILERS = ("c++", "g++", "clang++")
 # No -ffast-math: linked into a library it would turn off subnormal numbers for the whole process.
 FLAGS = ("-std=c++17", "-O3", "-fPIC")
-SECONDS = 120
+SECONDS = 60
 
 Made = TypeVar("Made")
 
 
 class NoKernel(RuntimeError):
     """There is no compiled kernel here, and why."""
+
+
+class _Hangs(NoKernel):
+    """The compiler does not come to an end, and would not at the next attempt."""
 
 
 def load(
@@ -44,6 +48,8 @@ def load(
         try:
             library = _compiled(source, compiler, name, [*FLAGS, *flags, *to_compile], to_link)
             return make(ctypes.CDLL(str(library)), name)
+        except _Hangs:
+            raise
         except (NoKernel, OSError, AttributeError) as failure:  # the last: it lacks a function
             failures.append(" ".join(str(failure).split())[-200:])
     raise NoKernel(f"{compiler} could not build the kernel: {failures[0]}")
@@ -91,7 +97,9 @@ def _digest(content: bytes) -> str:
 def _output(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as failure:
+    except subprocess.TimeoutExpired as failure:
+        raise _Hangs(f"{command[0]}: no answer in {SECONDS} seconds") from failure
+    except OSError as failure:
         raise NoKernel(f"{command[0]}: {failure}") from failure
     if done.returncode:
         raise NoKernel(f"{command[0]}: {done.stderr or done.stdout}")

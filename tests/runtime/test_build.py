@@ -69,6 +69,16 @@ def test_a_library_without_our_functions_is_no_kernel(compiled, fresh, monkeypat
     assert active().name == "csr"
 
 
+def test_a_compiler_that_hangs_is_waited_for_once(fresh, monkeypatch, tmp_path):
+    monkeypatch.setattr(compiler, "SECONDS", 1)
+    asked = tmp_path / "asked"
+    script = f'test "$1" = --version && exit; echo >> {asked}; exec sleep 30'
+    monkeypatch.setenv("CXX", compiler_that(tmp_path, script))
+    with pytest.raises(NoKernel, match="no answer in 1 seconds"):
+        build.build("native")
+    assert asked.read_text() == "\n"
+
+
 def test_a_compiler_may_speak_any_encoding(fresh, monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", compiler_that(tmp_path, r"printf '\377\376' >&2; exit 1"))
     with pytest.raises(NoKernel):
