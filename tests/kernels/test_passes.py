@@ -13,7 +13,7 @@ from mgpp.functional.score import curvature, magnitude
 from mgpp.kernels import cpu, cpu_step, passes
 from mgpp.kernels.passes import Passes, Strength
 from tests.kernels.conftest import compiled
-from tests.kernels.test_cpu import SHAPES, assert_selects_alike
+from tests.kernels.test_cpu import assert_selects_alike
 
 SHAPE = {"slab_prob": 1e-7, "spike_var": 1e-9, "slab_var": 0.1}
 INF = float("inf")
@@ -51,49 +51,6 @@ def test_shrinking_leaves_a_zero_and_its_sign():
     assert not weight.any()
 
 
-@pytest.mark.parametrize("by", ["size", "curvature"])
-def test_a_band_that_holds_more_than_there_is_room_for_is_gathered_whole(by):
-    weight, moment = torch.randn(700, 601), torch.rand(700, 601)
-    beside = (moment, torch.tensor(0.9)) if by == "curvature" else ()
-    score = curvature(weight, *beside) if beside else weight.abs()
-    below, inside = compiled().look([weight], [beside], 0.1, 0.6)
-    assert below == int((score < 0.1).sum())
-    expected = score[(score >= 0.1) & (score < 0.6)].sort().values
-    assert expected.numel() > passes.ROOM
-    assert torch.equal(inside.sort().values, expected)
-
-
-@pytest.mark.parametrize("by", ["size", "curvature"])
-def test_numbers_at_the_ends_of_their_range_score_as_the_twins(by):
-    odd = torch.tensor([0.0, -0.0, 1e-45, -1e-40, 1.2e-38, 1e-30, 1.0, -1e20, 3e38, INF, float("nan")])
-    weight, moment = (part.flatten() for part in torch.meshgrid(odd, odd.abs(), indexing="ij"))
-    beside = (moment, torch.tensor(1e-3)) if by == "curvature" else ()
-    score = curvature(weight, *beside) if beside else weight.abs()
-    for bound in score[score.isfinite() & (score > 0)].unique().tolist():
-        below, inside = compiled().look([weight], [beside], bound, INF)
-        assert below == int((score < bound).sum())
-        assert torch.equal(inside.sort().values, score[(score >= bound) & (score < INF)].sort().values)
-        mine = weight.clone()
-        expected = weight.masked_fill(score < bound, 0)
-        counts = [int((expected == 0).sum())], [int((score == bound).sum())]
-        assert compiled().zero_under_([mine], [beside], bound) == counts
-        assert torch.equal(mine.view(torch.int32), expected.view(torch.int32))
-
-
-@pytest.mark.parametrize("share", [1e-5, 0.5, 0.9, 0.99999])
-def test_a_cut_that_nothing_predicts_is_looked_for_near_a_samples(share, monkeypatch):
-    compiled()
-    monkeypatch.setattr(cpu, "by_radix_", None)
-    weights, inputs = [torch.randn(shape) for shape in SHAPES], [(torch.rand(s), torch.tensor(0.5)) for s in SHAPES]
-    weights[3][::2] = 0
-    zeros, total = int((weights[3] == 0).sum()), sum(weight.numel() for weight in weights)
-    k = zeros + int(share * (total - zeros))
-    low, high = cpu._Scores("magnitude", weights, magnitude, [()] * len(weights)).likely_band(k)
-    assert sum(int(((weight.abs() >= low) & (weight.abs() < high)).sum()) for weight in weights) < 0.02 * total
-    assert assert_selects_alike([weight.clone() for weight in weights], k, {})
-    assert assert_selects_alike(weights, k, {}, kernel="curvature", score=curvature, inputs=inputs)
-
-
 @pytest.mark.parametrize(
     ("odd", "expected"), [([], "0.0"), ([INF], "inf"), ([-INF], "inf"), ([INF, float("nan")], "nan")]
 )
@@ -112,18 +69,15 @@ def test_a_library_for_a_lesser_processor_gives_the_same_bits():
         made, strength = compiled(march), Strength(spike=1e3, slab=0.1, limit=INF, floor=1e-8)
         made.add_prior_gradient_([weight], [grad], strength, (-12.0, 5e8))
         made.shrink_([shrunk], [moment], [strength], (-12.0, 5e8))
-        made.zero_under_([zeroed], [(moment, torch.tensor(0.7))], 5e-5)
+        made.zero_below_([zeroed], [(moment, torch.tensor(0.7))], plain_select.Cut(5e-5, below=0, ties=0))
         results.append(torch.stack([grad, shrunk, zeroed]))
     assert torch.equal(*results)
 
 
-def test_more_than_a_few_scores_are_never_gathered(way, monkeypatch):
-    monkeypatch.setattr(passes, "MOST", 20_000)
+def test_torchs_operations_never_gather_more_than_a_few_scores(monkeypatch):
+    monkeypatch.setattr(cpu, "MOST", 20_000)
     weights = [torch.randn(300, 200) for _ in range(3)]
-    scratch = {"cut": (0.6, 0.05)}  # a band of a third of all
     assert not cpu._Scores("magnitude", weights, magnitude, [()] * 3).take_by_torch_(80_000, (0.4, 0.8))
-    assert way == "torch operations" or compiled().look(weights, [()] * 3, 0.4, 0.8) is None
-    assert_selects_alike(weights, 80_000, scratch)
 
 
 def test_autograd_sees_what_is_written(way):
@@ -203,10 +157,10 @@ def test_who_wants_none_of_it_says_so(fresh, monkeypatch):
     assert passes.compiled() is None
 
 
-@pytest.mark.parametrize("method", ["add_prior_gradient_", "shrink_", "zero_under_"])
+@pytest.mark.parametrize("method", ["add_prior_gradient_", "shrink_", "find_cut", "zero_below_"])
 def test_a_library_that_does_nothing_is_not_trusted(method, monkeypatch):
     compiled()
-    monkeypatch.setattr(Passes, method, lambda *_: None)
+    monkeypatch.setattr(Passes, method, lambda *_, **__: None)
     with pytest.raises(compiler.NoKernel, match="wrong numbers"):
         passes.build("native")
 

@@ -2,13 +2,12 @@
 operations that are fast there.
 
 Selection: after the ramp the cut moves little, and a band around the last holds it. One pass counts what lies
-under the band and gathers what lies inside, a few thousand values of millions; their order gives the cut exactly. A cut
-that is not in the band is found by the full radix select; where passes are compiled, first in a band that a sample of
-the scores gives.
+under the band and gathers what lies inside, a few thousand values of millions; their order gives the cut exactly. Where
+the band does not hold the cut, or too much beside it, compiled passes count on in smaller and smaller windows, with
+256 KiB and 10 KiB on the stack of each thread; torch's operations do the full radix select, with 10 MiB.
 """
 
 import functools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,17 +21,14 @@ from mgpp.functional.score import magnitude
 from mgpp.functional.select import Cut, Score, zero_below_
 from mgpp.functional.select import zero_smallest_ as by_radix_
 from mgpp.kernels import curvature, passes
-from mgpp.kernels.passes import Passes, Strength
+from mgpp.kernels.passes import Band, Strength
 
 # The band on either side of the last cut, relative: four times the cut's last move, within these bounds. A wider one
 # would gather a large part of all scores.
 LEAST_BAND, MOST_BAND = 5e-4, 0.3
 
-SAMPLE = 1 << 16  # scores, at least
-LEAST_SCORE = 1.4e-45  # above zero, in float32
+MOST = 1 << 19  # scores that torch's operations gather: to find one by its rank takes another 6 MiB
 LARGEST = torch.finfo(torch.float32).max
-
-Band = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -124,24 +120,27 @@ def zero_smallest_(
     scores = _Scores(kernel, weights, score, inputs if inputs is not None else [()] * len(weights))
     width = min(max(4 * move, LEAST_BAND), MOST_BAND)
     band = near * (1 - width), near * (1 + width)
-    compiled = passes.compiled() if scores.are_sizes or scores.are_curvatures else None
-    found: Cut | Taken | None = None
-    if compiled is not None:
-        found = scores.take_(k, band, compiled) if near > 0 else None
-        found = found or scores.take_(k, scores.likely_band(k), compiled)
+    is_possible = 0 <= k < sum(weight.numel() for weight in weights)  # else the twin says what is wrong
+    beside = scores.for_passes() if is_possible else None
+    compiled = passes.compiled() if beside is not None else None
+    taken: Cut | Taken | None = None
+    if beside is not None and compiled is not None:
+        cut = compiled.find_cut(weights, beside, k, band)
+        taken = Taken(cut, compiled.zero_below_(weights, beside, cut))
     elif near > 0:
-        found = scores.take_by_torch_(k, band)
-    cut = by_radix_(weights, k, score=score, inputs=inputs) if found is None else found
-    value = cut.value if isinstance(cut, Cut) else cut.at.value
+        taken = scores.take_by_torch_(k, band)
+    if taken is None:
+        taken = by_radix_(weights, k, score=score, inputs=inputs)
+    value = taken.value if isinstance(taken, Cut) else taken.at.value
     scratch["cut"] = (value, abs(value - near) / value if near > 0 and value > 0 else LEAST_BAND)
-    return cut
+    return taken
 
 
 def zero_under_(weights: Sequence[Tensor], cut: float) -> None:
     """Zero the weights of smaller size than the cut."""
     compiled = passes.compiled()
     if compiled is not None:
-        compiled.zero_under_(weights, [()] * len(weights), cut)
+        compiled.zero_below_(weights, [()] * len(weights), Cut(cut, below=0, ties=0))
         return
     # hardshrink keeps |w| > λ: with λ the float just under the cut that is |w| >= cut. It is one vectorised pass, where
     # a comparison and masked_fill_ take seven times as long.
@@ -173,46 +172,27 @@ class _Scores:
             and all(moment.shape == weight.shape for weight, (moment, _) in self._each())
         )
 
-    def take_(self, k: int, band: Band, compiled: Passes) -> Taken | None:
-        """Zero the k weights of smallest score, if the cut under which they lie is inside the band."""
-        looked = compiled.look(self.weights, self.inputs, *band)
-        if looked is None:
+    def for_passes(self) -> passes.Inputs | None:
+        """The inputs as compiled passes take them, of sizes and of curvatures."""
+        if self.are_sizes:
+            return self.inputs
+        if self.kernel != "curvature" or not supports([moment for moment, _ in self.inputs]):
             return None
-        below, inside = looked
-        cut = _cut_among(inside, k, below)
-        if cut is None:
-            return None
-        zeros, equal = compiled.zero_under_(self.weights, self.inputs, cut.value)
-        left = cut.ties
-        for i, (weight, beside) in enumerate(self._each()):
-            ties = min(equal[i], left)
-            if ties:
-                zero_below_([weight], Cut(cut.value, 0, ties), score=self.score, inputs=[beside])
-            zeros[i], left = zeros[i] + ties, left - ties
-        return Taken(cut, zeros)
-
-    def likely_band(self, k: int) -> Band:
-        """Four deviations of a sample's quantile to either side. Zeros, which may be many, lie below it."""
-        total = sum(weight.numel() for weight in self.weights)
-        stride = max(1, total // SAMPLE)
-        flat = (
-            [tensor.view(-1)[::stride] if tensor.dim() else tensor for tensor in (w, *more)] for w, more in self._each()
-        )
-        sample = torch.cat([self.score(*tensors).view(-1) for tensors in flat])
-        rank = k / max(1, total) * len(sample)
-        spread = 4 * math.sqrt(max(0.0, rank * (1 - rank / max(1, len(sample))))) + 1
-        low, high = math.floor(rank - spread), math.ceil(rank + spread)
-        return (
-            max(float(sample.kthvalue(low).values) if low > 0 else 0.0, LEAST_SCORE),
-            float(sample.kthvalue(high).values) if high <= len(sample) else math.inf,
-        )
+        chunk_of: dict[float, Tensor] = {}
+        inputs = []
+        for weight, (moment, correction) in self._each():
+            if moment.shape != weight.shape:
+                moment = chunk_of.setdefault(float(moment), moment.expand(passes.CHUNK).contiguous())
+            inputs.append((moment, correction))
+        return inputs
 
     def take_by_torch_(self, k: int, band: Band) -> Cut | Taken | None:
-        """As take_, by torch's operations."""
+        """Zero the k weights of smallest score, if the cut under which they lie is inside the band, by torch's
+        operations."""
         counted: list[tuple[int, Tensor]] = []
         for weight, beside in self._each():
             counted.append(self._count(band, weight, *beside))
-            if sum(len(inside) for _, inside in counted) > passes.MOST:
+            if sum(len(inside) for _, inside in counted) > MOST:
                 return None
         cut = _cut_among(torch.cat([inside for _, inside in counted]), k, sum(below for below, _ in counted))
         if cut is None:

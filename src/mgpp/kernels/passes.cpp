@@ -6,6 +6,7 @@
 // the same numbers.
 // A comparison is so turned that NaN comes out where NaN goes in.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -14,7 +15,8 @@ namespace {
 
 constexpr int64_t CHUNK = 1 << 12;            // values that a thread takes at once
 constexpr int64_t ALONE_IS_FASTER = 1 << 15;  // values that take less time than to wake other threads
-constexpr int BLOCK = 256;                    // values whose scores are looked at one by one only if one is inside a band
+constexpr int BLOCK = 256;                    // values whose scores are looked at one by one only if one is in a window
+constexpr int BUCKETS = 1 << 10;              // in which a window is counted: 8 KiB on a thread's stack
 constexpr float TINY = 1.17549435e-38f, LARGEST = 3.40282347e+38f;
 constexpr float LEAST = 1e-37f;  // as least_size in functional/prior.py
 
@@ -22,28 +24,33 @@ struct Row {  // one tensor
   float* weight;
   float* beside;  // its gradient, or its second moment
   int64_t size;
+  int64_t step;          // 1; 0 where one second moment is all weights', of which there is a chunk
   float spike, slab;   // scale · (1/σ0² - 1/σ1²) and scale / σ1²
   float floor, limit;  // ε, and the most of a pull
   float correction;    // of the second moment
-  int64_t below, equal;  // how many scores lie under a bound, and at it; or how many are infinite, or NaN: written here
+  int64_t zeros, equal;  // how many weights are zero, and how many score the cut; written here
+  int64_t infinite, nan;
 };
 
 inline float at_most(float x, float most) { return x > most ? most : x; }
 inline float at_least(float x, float least) { return x < least ? least : x; }
 
-// Work(row, start, size) for all chunks of all rows.
+// Work(row, start, size) for all chunks of all rows. Each thread has a copy of the work, which it destroys at its end.
 template <class Work>
-void share(Row* rows, int64_t count, int threads, Work work) {
+void share(Row* rows, int64_t count, int threads, const Work& given) {
   int64_t total = 0;
   for (int64_t r = 0; r < count; r++) total += rows[r].size;
   if (total < ALONE_IS_FASTER) threads = 1;
   // The first half of every tensor is the first thread's, as in torch's operations: a core then has in its cache what it
   // touched last. Shared out to whoever is free, a pass took up to five times as long on two cores.
 #pragma omp parallel num_threads(threads) if (threads > 1)
-  for (int64_t r = 0; r < count; r++) {
+  {
+    Work work = given;
+    for (int64_t r = 0; r < count; r++) {
 #pragma omp for schedule(static) nowait
-    for (int64_t start = 0; start < rows[r].size; start += CHUNK)
-      work(rows[r], start, rows[r].size - start < CHUNK ? rows[r].size - start : CHUNK);
+      for (int64_t start = 0; start < rows[r].size; start += CHUNK)
+        work(rows[r], start, std::min(CHUNK, rows[r].size - start));
+    }
   }
 }
 
@@ -90,45 +97,116 @@ struct Curvature {
   }
 };
 
-// The scores below `low` are counted, those up to `high` gathered, as far as there is room. Returns how many those are.
+// ---- the cut ----
+
+using Key = int32_t;  // a score's bits without the sign: integers in the order of the scores
+
+constexpr Key NO_NUMBER = 0x7f800001, END = NO_NUMBER + 1;  // NaN, whatever its bits, is one score, and the largest
+
+inline Key key_of(float score) {
+  Key bits;
+  std::memcpy(&bits, &score, 4);
+  return std::min(bits & 0x7fffffff, NO_NUMBER);
+}
+
+struct Window {  // of keys, and what all threads have seen of it
+  Key low, high;
+  int shift = 0;  // of a key above `low`, to its bucket
+  Key* inside;    // in no order, as far as there is room
+  int64_t room, gathered = 0, below = 0, counts[BUCKETS] = {};
+
+  Window(Key low, Key high, Key* inside, int64_t room) : low(low), high(high), inside(inside), room(room) {
+    while ((high - low - 1) >> shift >= BUCKETS) shift++;
+  }
+};
+
+// The scores below the window are counted, those in it counted bucket by bucket and gathered.
 template <class Score>
-int64_t look(Row* rows, int64_t count, int threads, float low, float high, float* inside, int64_t room) {
-  int64_t gathered = 0;
-  share(rows, count, threads, [=, &gathered](Row& row, int64_t start, int64_t size) {
+struct Look {
+  Window& window;
+  int64_t below = 0, counts[BUCKETS] = {};
+
+  explicit Look(Window& window) : window(window) {}
+
+  ~Look() {
+    add(window.below, below);
+    for (int bucket = 0; bucket < BUCKETS; bucket++)
+      if (counts[bucket]) add(window.counts[bucket], counts[bucket]);
+  }
+
+  void operator()(const Row& row, int64_t start, int64_t size) {
+    for (int64_t at = start; at < start + size; at += BLOCK) look(row, at, std::min<int64_t>(BLOCK, start + size - at));
+  }
+
+  void look(const Row& row, int64_t start, int length) {
+    const float *w = row.weight + start, *v = row.beside + row.step * start;
+    const Key low = window.low, high = window.high;
     const Score score;
-    float found[CHUNK], scores[BLOCK];
-    int64_t below = 0, kept = 0;
-    for (int64_t at = 0; at < size; at += BLOCK) {
-      const float *w = row.weight + start + at, *v = row.beside + start + at;
-      const int length = size - at < BLOCK ? size - at : BLOCK;
-      int under = 0, up_to = 0;
-      for (int i = 0; i < length; i++) {
-        scores[i] = score(row, w[i], v[i]);
-        under += scores[i] < low;
-        up_to += scores[i] < high;
-      }
-      below += under;
-      if (up_to == under) continue;
-      for (int i = 0; i < length; i++) {
-        found[kept] = scores[i];
-        kept += scores[i] >= low && scores[i] < high;
-      }
+    Key keys[BLOCK];
+    int under = 0, up_to = 0, kept = 0;
+    for (int i = 0; i < length; i++) {
+      keys[i] = key_of(score(row, w[i], v[i]));
+      under += keys[i] < low;
+      up_to += keys[i] < high;
     }
-    add(row.below, below);
-    if (kept == 0) return;
-    const int64_t to = __atomic_fetch_add(&gathered, kept, __ATOMIC_RELAXED);
-    if (to + kept <= room) std::memcpy(inside + to, found, kept * sizeof(float));
-  });
-  return gathered;
+    below += under;
+    if (up_to == under) return;
+    for (int i = 0; i < length; i++) {
+      const Key key = keys[i];
+      keys[kept] = key;
+      kept += key >= low && key < high;
+    }
+    for (int i = 0; i < kept; i++) counts[(keys[i] - low) >> window.shift]++;
+    if (__atomic_load_n(&window.gathered, __ATOMIC_RELAXED) > window.room) return;
+    const int64_t to = __atomic_fetch_add(&window.gathered, kept, __ATOMIC_RELAXED);
+    if (to + kept <= window.room) std::memcpy(window.inside + to, keys, kept * sizeof(Key));
+  }
+};
+
+struct Found {
+  float value;
+  int64_t below;
+  int64_t looks;  // passes that it took
+};
+
+// The cut under which k scores lie, 0 <= k < how many there are. It is looked for from `low` to `high` first, then on that
+// side where it is, in a window that each look makes a thousand times smaller.
+template <class Score>
+Found find_cut(Row* rows, int64_t count, int threads, int64_t k, float low, float high, Key* inside, int64_t room) {
+  Key from = 1, to = END;  // of zeros there may be many
+  if (0 < low && key_of(high) - key_of(low) > 1) from = key_of(low), to = key_of(high);
+  Found found = {0, 0, 0};
+  while (to - from > 1) {
+    Window window(from, to, inside, room);
+    share(rows, count, threads, Look<Score>(window));
+    found.looks++;
+    int64_t within = 0, rank = k - window.below;
+    for (int64_t bucket : window.counts) within += bucket;
+    if (rank < 0) {
+      to = from, from = 0, found.below = 0;
+    } else if (rank >= within) {
+      from = to, to = END, found.below = window.below + within;
+    } else if (within <= room) {
+      std::nth_element(inside, inside + rank, inside + within);
+      from = inside[rank], to = from + 1;
+      found.below = window.below + std::count_if(inside, inside + rank, [=](Key key) { return key < from; });
+    } else {
+      const int64_t* bucket = window.counts;
+      for (found.below = window.below; found.below + *bucket <= k; bucket++) found.below += *bucket;
+      from += Key(bucket - window.counts) << window.shift, to = std::min(to, from + (1 << window.shift));
+    }
+  }
+  std::memcpy(&found.value, &from, 4);
+  return found;
 }
 
 // Weights that score below the cut become zero. All that are zero then are counted, and those that score just the cut.
 template <class Score>
-void zero(Row* rows, int64_t count, int threads, float cut) {
+void zero_under(Row* rows, int64_t count, int threads, float cut) {
   share(rows, count, threads, [=](Row& row, int64_t start, int64_t size) {
     const Score score;
     float* __restrict w = row.weight + start;
-    const float* v = row.beside + start;
+    const float* v = row.beside + row.step * start;
     int zeros = 0, equal = 0;
     for (int64_t i = 0; i < size; i++) {
       const float s = score(row, w[i], v[i]);
@@ -137,9 +215,37 @@ void zero(Row* rows, int64_t count, int threads, float cut) {
       equal += s == cut;
       w[i] = left;
     }
-    add(row.below, zeros);
+    add(row.zeros, zeros);
     add(row.equal, equal);
   });
+}
+
+// The first weights of a tensor that score just the cut become zero. Returns how many of `most` those are.
+template <class Score>
+int64_t zero_first(Row& row, float cut, int64_t most) {
+  const Score score;
+  const int64_t taken = std::min(most, row.equal);
+  int64_t left = taken;
+  for (int64_t start = 0; start < row.size && left > 0; start += BLOCK) {
+    float* w = row.weight + start;
+    const float* v = row.beside + row.step * start;
+    const int length = std::min<int64_t>(BLOCK, row.size - start);
+    int equal = 0;
+    for (int i = 0; i < length; i++) equal += score(row, w[i], v[i]) == cut;
+    for (int i = 0; i < length && equal > 0 && left > 0; i++) {
+      if (score(row, w[i], v[i]) != cut) continue;
+      row.zeros += w[i] != 0.0f;
+      w[i] = 0.0f;
+      equal--, left--;
+    }
+  }
+  return taken;
+}
+
+template <class Score>
+void zero_below(Row* rows, int64_t count, int threads, float cut, int64_t ties) {
+  zero_under<Score>(rows, count, threads, cut);
+  for (int64_t r = 0; r < count && ties > 0; r++) ties -= zero_first<Score>(rows[r], cut, ties);
 }
 
 }  // namespace
@@ -159,7 +265,7 @@ void mgpp_add_prior_gradient(Row* rows, int64_t count, int threads, float c1, fl
 void mgpp_shrink_by_prior(Row* rows, int64_t count, int threads, float c1, float c2) {
   share(rows, count, threads, [=](Row& row, int64_t start, int64_t size) {
     float* __restrict w = row.weight + start;
-    const float* v = row.beside + start;
+    const float* v = row.beside + row.step * start;
     const float spike = row.spike, slab = row.slab, floor = row.floor, limit = row.limit;
     for (int64_t i = 0; i < size; i++) {
       const float weight = w[i], size = std::fabs(weight);
@@ -170,13 +276,13 @@ void mgpp_shrink_by_prior(Row* rows, int64_t count, int threads, float c1, float
   });
 }
 
-int64_t mgpp_look(Row* rows, int64_t count, int threads, int by_curvature, float low, float high, float* inside,
-                  int64_t room) {
-  return (by_curvature ? look<Curvature> : look<Size>)(rows, count, threads, low, high, inside, room);
+void mgpp_find_cut(Row* rows, int64_t count, int threads, int by_curvature, int64_t k, float low, float high, Key* inside,
+                   int64_t room, Found* found) {
+  *found = (by_curvature ? find_cut<Curvature> : find_cut<Size>)(rows, count, threads, k, low, high, inside, room);
 }
 
-void mgpp_zero(Row* rows, int64_t count, int threads, int by_curvature, float cut) {
-  (by_curvature ? zero<Curvature> : zero<Size>)(rows, count, threads, cut);
+void mgpp_zero_below(Row* rows, int64_t count, int threads, int by_curvature, float cut, int64_t ties) {
+  (by_curvature ? zero_below<Curvature> : zero_below<Size>)(rows, count, threads, cut, ties);
 }
 
 void mgpp_count_broken(Row* rows, int64_t count, int threads) {
@@ -187,8 +293,8 @@ void mgpp_count_broken(Row* rows, int64_t count, int threads) {
       infinite += std::fabs(w[i]) > LARGEST;
       nan += w[i] != w[i];
     }
-    add(row.below, infinite);
-    add(row.equal, nan);
+    add(row.infinite, infinite);
+    add(row.nan, nan);
   });
 }
 

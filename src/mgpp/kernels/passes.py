@@ -17,15 +17,19 @@ from torch.autograd.graph import increment_version
 from mgpp import compiler
 from mgpp.functional.prior import add_prior_gradient_, log_odds, shrink_by_prior_
 from mgpp.functional.score import curvature
+from mgpp.functional.select import Cut, zero_smallest_
 
 SOURCE = Path(__file__).with_name("passes.cpp")
 # No contraction: a product and a sum must round as the twin's do. No errno: a root that may set it is not a vector's.
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-ROOM = 1 << 16  # for the scores inside a band; a wide one holds more, and is looked at twice
-MOST = 1 << 19  # of them: to find one by its rank takes another 6 MiB
+CHUNK = 1 << 12  # as in passes.cpp
+ROOM = 1 << 16  # for the scores in a window, 256 KiB: all that an event takes beside the stacks of its threads
 
 Odds = tuple[float, float]  # (c1, c2) of mgpp.functional.prior.log_odds
-Inputs = Sequence[Sequence[Tensor]]  # of each weight: nothing, or its second moment and that one's correction
+Band = tuple[float, float]  # of scores, from the one up to the other; it may be empty
+# Of each weight: nothing, or its second moment and that one's correction. A moment that is one number for all of a
+# weight's is a chunk of it.
+Inputs = Sequence[Sequence[Tensor]]
 
 
 class Strength(NamedTuple):
@@ -42,10 +46,16 @@ class _Row(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("weight", "beside")),
-        ("size", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("size", "step")),
         *((name, ctypes.c_float) for name in ("spike", "slab", "floor", "limit", "correction")),
-        *((name, ctypes.c_int64) for name in ("below", "equal")),
+        *((name, ctypes.c_int64) for name in ("zeros", "equal", "infinite", "nan")),
     )
+
+
+class _Found(ctypes.Structure):
+    """`Found` in passes.cpp."""
+
+    _fields_ = (("value", ctypes.c_float), ("below", ctypes.c_int64), ("looks", ctypes.c_int64))
 
 
 class Passes:
@@ -53,13 +63,14 @@ class Passes:
 
     def __init__(self, library: ctypes.CDLL, built_by: str) -> None:
         self.threaded, self.built_by = bool(library.mgpp_threaded()), built_by
+        self.looks = 0  # passes that the last cut was found in
         table, number = (ctypes.POINTER(_Row), ctypes.c_int64, ctypes.c_int), ctypes.c_float
         self._add_prior_gradient, self._shrink = library.mgpp_add_prior_gradient, library.mgpp_shrink_by_prior
         self._add_prior_gradient.argtypes = self._shrink.argtypes = (*table, number, number)
-        self._look, self._zero = library.mgpp_look, library.mgpp_zero
-        self._look.argtypes = (*table, ctypes.c_int, number, number, ctypes.c_void_p, ctypes.c_int64)
-        self._look.restype = ctypes.c_int64
-        self._zero.argtypes = (*table, ctypes.c_int, number)
+        self._find_cut, self._zero_below = library.mgpp_find_cut, library.mgpp_zero_below
+        room, found = (ctypes.c_void_p, ctypes.c_int64), ctypes.POINTER(_Found)
+        self._find_cut.argtypes = (*table, ctypes.c_int, ctypes.c_int64, number, number, *room, found)
+        self._zero_below.argtypes = (*table, ctypes.c_int, number, ctypes.c_int64)
         self._count_broken = library.mgpp_count_broken
         self._count_broken.argtypes = table
 
@@ -79,39 +90,38 @@ class Passes:
         self._shrink(*_table([_row(weight, moment, **strength._asdict()) for weight, moment, strength in each]), *odds)
         increment_version(weights)
 
-    def look(self, weights: Sequence[Tensor], inputs: Inputs, low: float, high: float) -> tuple[int, Tensor] | None:
-        """How many score below `low`, and, in no order, the scores that are not but below `high`; None where those are
-        more than MOST."""
+    def find_cut(
+        self, weights: Sequence[Tensor], inputs: Inputs, k: int, band: Band = (0.0, 0.0), *, room: int = ROOM
+    ) -> Cut:
+        """The cut under which exactly k scores lie, fewer than all. One pass finds it inside the band, if that holds no
+        more than there is room for."""
         rows, by_curvature = _scored(weights, inputs)
-        room, found = 0, ROOM
-        while found > room:
-            room = found
-            if room > MOST:
-                return None
-            table, inside = _table(rows), torch.empty(room, dtype=torch.float32, device="cpu")
-            found = self._look(*table, by_curvature, low, high, inside.data_ptr(), room)
-        return sum(row.below for row in table[0]), inside[:found]
+        inside, found = torch.empty(room, dtype=torch.int32, device="cpu"), _Found()
+        self._find_cut(*_table(rows), by_curvature, k, *band, inside.data_ptr(), room, found)
+        self.looks = found.looks
+        return Cut(value=found.value, below=found.below, ties=k - found.below)
 
-    def zero_under_(self, weights: Sequence[Tensor], inputs: Inputs, cut: float) -> tuple[list[int], list[int]]:
-        """Zero the weights that score below the cut. How many of each tensor are zero then, how many score the cut."""
+    def zero_below_(self, weights: Sequence[Tensor], inputs: Inputs, cut: Cut) -> list[int]:
+        """Zero the weights that the cut takes. How many of each tensor are zero then."""
         rows, by_curvature = _scored(weights, inputs)
         table = _table(rows)
-        self._zero(*table, by_curvature, cut)
+        self._zero_below(*table, by_curvature, cut.value, cut.ties)
         increment_version(weights)
-        return [row.below for row in table[0]], [row.equal for row in table[0]]
+        return [row.zeros for row in table[0]]
 
     def worst(self, tensors: Sequence[Tensor]) -> float:
         """NaN where there is one among the numbers, else inf where there is one, else 0."""
         table = _table([_row(tensor, tensor) for tensor in tensors])
         self._count_broken(*table)
-        if any(row.equal for row in table[0]):
+        if any(row.nan for row in table[0]):
             return math.nan
-        return math.inf if any(row.below for row in table[0]) else 0.0
+        return math.inf if any(row.infinite for row in table[0]) else 0.0
 
 
 def _row(weight: Tensor, beside: Tensor, **numbers: float) -> _Row:
-    assert weight.numel() == beside.numel()
-    return _Row(weight=weight.data_ptr(), beside=beside.data_ptr(), size=weight.numel(), **numbers)
+    size, of_each = weight.numel(), beside.numel() == weight.numel()
+    assert of_each or beside.numel() == CHUNK
+    return _Row(weight=weight.data_ptr(), beside=beside.data_ptr(), size=size, step=of_each, **numbers)
 
 
 def _table(rows: Sequence[_Row]) -> tuple["ctypes.Array[_Row]", int, int]:
@@ -150,21 +160,22 @@ def _is_right(passes: Passes) -> bool:
     weight, moment, correction = 0.1 * steps, 1e-6 * (1 + steps), torch.tensor(0.5, device="cpu")
     shape = {"slab_prob": 1e-3, "spike_var": 1e-4, "slab_var": 1.0}
     strength, odds = Strength(spike=1 / shape["spike_var"] - 1, slab=1.0, limit=1e9), log_odds(**shape)
-    pulled, pulled_by_twin, shrunk, shrunk_by_twin, rest = (steps * 0, steps * 0, *(weight.clone() for _ in range(3)))
+    pulled, pulled_by_twin, shrunk, shrunk_by_twin = steps * 0, steps * 0, weight.clone(), weight.clone()
     passes.add_prior_gradient_([weight], [pulled], strength, odds)
     add_prior_gradient_([weight], [pulled_by_twin], scale=1.0, **shape)
     passes.shrink_([shrunk], [moment * 1e12], [strength], odds)
     shrink_by_prior_([shrunk_by_twin], [moment * 1e12], scales=[1.0], corrections=[1.0], eps=[0.0], **shape)
-    scores = curvature(weight, moment, correction)
-    low, high = scores.quantile(0.4), scores.quantile(0.6)
-    looked = passes.look([weight], [(moment, correction)], float(low), float(high))
-    passes.zero_under_([rest], [(moment, correction)], float(high))
+    weight = weight.round(decimals=2)  # many score alike
+    rest, rest_by_twin, inputs = weight.clone(), weight.clone(), [(moment.round(decimals=7), correction)]
+    cut = zero_smallest_([rest_by_twin], 777, score=curvature, inputs=inputs)
+    near = 0.9 * cut.value, 1.1 * cut.value
+    found = [passes.find_cut([weight], inputs, 777, band, room=room) for band, room in ((near, ROOM), ((0.0, 0.0), 1))]
+    zeros = passes.zero_below_([rest], inputs, cut)
     return (
         torch.allclose(pulled, pulled_by_twin, rtol=1e-5)
         and torch.allclose(shrunk, shrunk_by_twin, rtol=1e-5)
-        and looked is not None
-        and looked[0] == int((scores < low).sum())
-        and torch.equal(looked[1].sort().values, scores[(scores >= low) & (scores < high)].sort().values)
-        and torch.equal(rest, weight * (scores >= high))
+        and found == [cut, cut]
+        and torch.equal(rest, rest_by_twin)
+        and zeros == [int((rest_by_twin == 0).sum())]
         and [passes.worst([steps / each]) for each in (1.0, 1e-45)] == [0.0, math.inf]
     )
