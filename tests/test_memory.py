@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 import mgpp
+from mgpp import kernels
 from mgpp.functional.chunks import CHUNK
+from mgpp.kernels import passes
 from mgpp.methods import METHODS, from_dict
 
+MIB = 1 << 20
 MOST = 40 * CHUNK  # 10 MiB: 40 bytes for each value of the one piece in hand; a tensor of this model has 9 MB
 STEPS = 4
 RAMP = {"sparsity": 0.75, "start": 1, "end": 3, "every": 2}
@@ -53,8 +57,11 @@ def stack(width: int) -> nn.Module:
     return model
 
 
-def weigh(settings: dict, width: int, folder: Path) -> tuple[mgpp.Pruner, int]:
-    """The pruner after a run, and the most bytes that it had allocated at once beside those it keeps."""
+def weigh(
+    settings: dict, width: int, folder: Path, change: Callable[[torch.Tensor], object] = torch.detach
+) -> tuple[mgpp.Pruner, int]:
+    """The pruner after a run, and the most bytes that it had allocated at once beside those it keeps. `change` is done
+    to every weight before each step."""
     model = stack(width)
     pruner = mgpp.Pruner(
         model,
@@ -72,6 +79,8 @@ def weigh(settings: dict, width: int, folder: Path) -> tuple[mgpp.Pruner, int]:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         for _ in range(STEPS):
             pruner.before_step()
+            for weight in model.parameters():
+                change(weight.data)
             pruner.after_step()
     return pruner, peak_of(profiler, folder / "trace.json") - pruner.memory.bytes
 
@@ -94,3 +103,59 @@ def test_a_method_keeps_no_more_than_its_card_says(case, tmp_path):
     assert pruner.memory.bytes / pruner.num_weights == kept
     if constant:
         assert 0 < peak < MOST
+
+
+# Where passes are compiled, of a model of any size. Half of it, for the profiler does not see the stacks of threads:
+# 10 KiB each, and 17 KiB of the one that calls.
+SMALL = ["mgpp", "mgpp-decoupled", "mgpp-curvature", "gmp", "gmp-curvature", "l2", "l2-decoupled"]
+CHANGES: dict[str, Callable[[torch.Tensor], object]] = {
+    "none": torch.detach,
+    "the cut moves": lambda weight: weight.mul_(3),
+    "most score alike": lambda weight: weight.sign_().mul_(0.5),
+    "all are zero": torch.zero_,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("case", SMALL)
+def test_compiled_passes_take_less_than_a_mebibyte(case, change, tmp_path):
+    if passes.compiled() is None:
+        pytest.skip("the passes cannot be compiled here")
+    pruner, peak = weigh(KEPT[case][0], 1500, tmp_path, CHANGES[change])
+    assert pruner.last_record["step"] == STEPS
+    assert 0 < peak < MIB / 2
+
+
+@pytest.mark.parametrize("k", [1_000_000, 1_600_000, 2_249_999])
+def test_nor_does_an_event_among_infinities_and_nan(k, tmp_path):
+    if passes.compiled() is None:
+        pytest.skip("the passes cannot be compiled here")
+    weight = torch.randn(1500, 1500)
+    weight[:700], weight[:70] = torch.inf, torch.nan
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        kernels.zero_smallest_([weight], k, scratch={})
+    assert 0 < peak_of(profiler, tmp_path / "trace.json") < MIB / 2
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_torchs_operations_take_a_few(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(passes, "compiled", lambda: None)
+    _, peak = weigh(KEPT[case][0], 1500, tmp_path)
+    assert MIB < peak < MOST
+
+
+@pytest.mark.parametrize("settings", [{}, {"decoupled": True, "score": "curvature"}], ids=["coupled", "recommended"])
+def test_a_step_of_mgpps_adamw_takes_no_more(settings, tmp_path):
+    if passes.compiled() is None:
+        pytest.skip("the passes cannot be compiled here")
+    model = stack(1500)
+    pruner = mgpp.Pruner(model, mgpp.MGPP(**settings, **RAMP), total_steps=STEPS, train_size=1000, include=["*"])
+    optimizer = mgpp.AdamW(model.parameters(), lr=1e-3)
+    for weight in model.parameters():
+        weight.grad = torch.randn_like(weight)
+    optimizer.step()
+    pruner.attach(optimizer)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        for _ in range(STEPS):
+            optimizer.step()
+    assert 0 < peak_of(profiler, tmp_path / "trace.json") < MIB / 2

@@ -116,6 +116,15 @@ def test_a_band_of_one_score_is_none():
     assert_the_twins([torch.arange(1, 2000) * least], [()], 1500, (999 * least, 1000 * least))
 
 
+@pytest.mark.parametrize("band", [NOTHING, (0.5, NAN)])
+@pytest.mark.parametrize("room", [1, passes.ROOM])
+def test_nan_is_one_score_whatever_its_bits(band, room):
+    bits = torch.tensor([0x7FFFFFFF, 0x7F800001, -1, 0x7FC00000, 0x7F800000, -0x800000], dtype=torch.int32)
+    weight = torch.cat([bits.view(torch.float32), torch.tensor([0.25, 0.75, 0.0])])
+    for k in range(9):
+        assert_the_twins([weight], [()], k, band, room)
+
+
 def test_ties_go_by_position_over_all_tensors():
     weights = [torch.full((size,), -0.5) for size in (40_000, 0, 1, 50_000)]
     for weight, share in zip(weights, (3, 1, 1, 7), strict=True):

@@ -183,7 +183,7 @@ Found find_cut(Row* rows, int64_t count, int threads, int64_t k, float low, floa
     int64_t within = 0, rank = k - window.below;
     for (int64_t bucket : window.counts) within += bucket;
     if (rank < 0) {
-      to = from, from = 0, found.below = 0;
+      to = from, from = 0;  // none lies below
     } else if (rank >= within) {
       from = to, to = END, found.below = window.below + within;
     } else if (within <= room) {
