@@ -144,12 +144,14 @@ def test_torchs_operations_take_a_few(case, tmp_path, monkeypatch):
     assert MIB < peak < MOST
 
 
+@pytest.mark.parametrize(("looks", "most"), [(0, MIB / 2), (100, 0.8 * MIB)])
 @pytest.mark.parametrize("settings", [{}, {"decoupled": True, "score": "curvature"}], ids=["coupled", "recommended"])
-def test_a_step_of_mgpps_adamw_takes_no_more(settings, tmp_path):
+def test_a_step_of_mgpps_adamw_takes_no_more_and_a_look_little_more(settings, looks, most, tmp_path):
     if passes.compiled() is None:
         pytest.skip("the passes cannot be compiled here")
     model = stack(1500)
-    pruner = mgpp.Pruner(model, mgpp.MGPP(**settings, **RAMP), total_steps=STEPS, train_size=1000, include=["*"])
+    run = {"total_steps": STEPS, "train_size": 1000, "include": ["*"], "looks": looks}
+    pruner = mgpp.Pruner(model, mgpp.MGPP(**settings, **RAMP), **run)
     optimizer = mgpp.AdamW(model.parameters(), lr=1e-3)
     for weight in model.parameters():
         weight.grad = torch.randn_like(weight)
@@ -158,4 +160,5 @@ def test_a_step_of_mgpps_adamw_takes_no_more(settings, tmp_path):
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         for _ in range(STEPS):
             optimizer.step()
-    assert 0 < peak_of(profiler, tmp_path / "trace.json") < MIB / 2
+    assert (pruner.last_look is not None) == bool(looks)
+    assert 0 < peak_of(profiler, tmp_path / "trace.json") < most

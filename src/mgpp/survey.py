@@ -91,26 +91,27 @@ class Look:
 
     def __init__(self, survey: Survey, weights: Sequence[Tensor], half_width: float | None) -> None:
         self._survey, self._weights, self._half_width = survey, weights, half_width
-        self._before = survey.sample(weights)
+        before = survey.sample(weights)  # counted now, so that none of it is kept during the event
+        self._sizes, self._in_spike = count_sizes(before), torch.count_nonzero(before < (half_width or 0.0))
         self._numbers: Arriving | None = None
 
     def end(self) -> None:
         after = self._survey.sample(self._weights)
+        sizes = [self._sizes, count_sizes(after)]
         is_zero = after == 0
         was_zero = self._survey.remember(is_zero)
         gone = torch.zeros_like(is_zero) if was_zero is None else was_zero
         width = self._half_width or 0.0
-        pairs = [
-            (gone & ~is_zero, gone),
-            (self._before < width, torch.ones_like(gone)),
-            (~is_zero & (after < width), ~is_zero),
+        count = torch.count_nonzero  # a sum would take eight bytes for each on a CPU
+        counts = [
+            *(count(gone & ~is_zero), count(gone)),
+            *(self._in_spike, count(torch.ones_like(gone))),
+            *(count(~is_zero & (after < width)), count(~is_zero)),
         ]
-        counts = [part.sum() for pair in pairs for part in pair]
-        sizes = [count_sizes(self._before), count_sizes(after)]
         numbers = torch.cat([torch.stack(counts), *sizes])
         self._survey.ranks.sum_(numbers)
         self._numbers = Arriving(numbers)
-        del self._before, self._weights
+        del self._weights
 
     def ready(self) -> bool:
         return self._numbers is None or self._numbers.ready()
@@ -128,10 +129,12 @@ class Look:
 
 def count_sizes(sizes: Tensor) -> Tensor:
     """How many of the sizes that are not zero lie in each of BINS intervals."""
-    octave = torch.nan_to_num(sizes.log2(), neginf=LOWEST).clamp_(LOWEST, LOWEST + BINS / PER_OCTAVE)
-    place = octave.sub_(LOWEST).mul_(PER_OCTAVE).long().clamp_(max=BINS - 1)
     counts = torch.zeros(BINS, dtype=torch.int64, device=sizes.device)
-    return counts.scatter_add_(0, place, (sizes != 0).long())  # bincount would wait for the device
+    for part in sizes.split(SAMPLE // 4):  # places take eight bytes each
+        octave = torch.nan_to_num(part.log2(), neginf=LOWEST).clamp_(LOWEST, LOWEST + BINS / PER_OCTAVE)
+        place = octave.sub_(LOWEST).mul_(PER_OCTAVE).long().clamp_(max=BINS - 1)
+        counts.scatter_add_(0, place, (part != 0).long())  # bincount would wait for the device
+    return counts
 
 
 def _trimmed(before: list[int], after: list[int]) -> dict[str, Any]:
