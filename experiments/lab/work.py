@@ -10,9 +10,12 @@ After S seconds no cell is begun.
 import argparse
 import gc
 import json
+import os
 import tempfile
+import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +28,16 @@ STACKING = ("minilm", "mpnet-base", "deberta-v3-xsmall")  # whose families stack
 # Not with the others: it changes layers; it takes gradients of its own; it is not fused.
 APART = ("losparse", "obert", "tried")
 
+Cell = dict[str, Any]
+Result = dict[str, Any]
 
-def key_of(cell: dict[str, Any]) -> str:
+
+def key_of(cell: Cell) -> str:
     return json.dumps(cell, sort_keys=True)
 
 
 def worker(waiting: Any, done: Any, args: argparse.Namespace) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")
     torch.backends.cuda.enable_cudnn_sdp(False)  # for rows this short it takes a third of the pass
@@ -41,22 +48,46 @@ def worker(waiting: Any, done: Any, args: argparse.Namespace) -> None:
             break
         began = time.time()
         try:
-            results = train(cells, args.models, args.features, args.cache, args.device)
+            results = all_of(cells, lambda some: train(some, args.models, args.features, args.cache, args.device))
         except Exception as error:  # cells that fail are lines that say so
             traceback.print_exc()
             results = [{"error": f"{type(error).__name__}: {error}"[:500]}] * len(cells)
         wall = round(time.time() - began, 2)
         for cell, result in zip(cells, results, strict=True):
             done.put({"cell": cell, **result, "wall": wall})
-        gc.collect()
-        if args.device == "cuda":
-            torch.cuda.empty_cache()
+        _tidy()
     done.put(None)
 
 
-def stacks_of(cells: list[dict[str, Any]], most: int) -> list[list[dict[str, Any]]]:
+def all_of(cells: list[Cell], train: Callable[[list[Cell]], list[Result]]) -> list[Result]:
+    """What `train` gives, of halves where the whole does not fit into the device's memory beside what others hold."""
+    try:
+        return train(cells)
+    except torch.OutOfMemoryError:
+        if len(cells) == 1:
+            raise
+    _tidy()
+    half = len(cells) // 2
+    return all_of(cells[:half], train) + all_of(cells[half:], train)
+
+
+def _tidy() -> None:
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def _end_with_parent() -> None:
+    """Also where that was killed and could end nobody."""
+    parent = mp.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def stacks_of(cells: list[Cell], most: int) -> list[list[Cell]]:
     """Cells that can be trained together (stack.py), in their order: their model and their batches are alike."""
-    open_ones: dict[str, list[dict[str, Any]]] = {}
+    open_ones: dict[str, list[Cell]] = {}
     stacks = []
     for cell in cells:
         told = cell["method"] or {}
@@ -120,7 +151,7 @@ def main() -> None:
             print(f"[{ended}/{len(cells)}] {rate:.0f} steps/s {row['wall']:.0f} s {label(row)}", flush=True)
 
 
-def label(row: dict[str, Any]) -> str:
+def label(row: Result) -> str:
     cell = row["cell"]
     if "error" in row:
         return f"{cell.get('name')} {cell['task']} FAILED {row['error']}"

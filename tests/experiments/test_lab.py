@@ -5,8 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -161,6 +164,19 @@ def test_what_is_alike_goes_together_and_what_cannot_goes_alone():
     assert stacks == [["a", "c"], ["b", "e"], ["d"], ["f"], ["g"], ["h"], ["i"]]
 
 
+def test_a_stack_that_does_not_fit_is_trained_in_halves():
+    from work import all_of
+
+    def train(cells: list[str]) -> list[str]:
+        if len(cells) > 2 or cells == ["too large"]:
+            raise torch.OutOfMemoryError(f"no room for {len(cells)}")
+        return [f"{each} of {len(cells)}" for each in cells]
+
+    assert all_of(list("abcde"), train) == ["a of 2", "b of 2", "c of 1", "d of 2", "e of 2"]
+    with pytest.raises(torch.OutOfMemoryError, match="no room for 1"):
+        all_of(["too large"], train)
+
+
 def test_a_cut_takes_the_lowest_of_every_matrix_and_is_taken_back(room):
     import cut
     from rows import read_rows
@@ -219,15 +235,44 @@ def test_runs_that_were_looked_at_become_the_papers_second_figure(room, tmp_path
     assert run.schedule["start"] == round(0.2 * run.last)
 
 
+def work(cells: list[dict], room: dict, folder: Path, *options: str) -> subprocess.Popen:
+    (folder / "cells.json").write_text(json.dumps(cells))
+    command = [sys.executable, str(LAB / "work.py"), "cells.json", "results.jsonl", "--models", str(room["models"])]
+    more = ["--features", str(room["features"]), "--cache", str(room["cache"]), *options]
+    env = {**os.environ, "PYTHONPATH": str(LAB.parent.parent / "src")}
+    nowhere = subprocess.DEVNULL
+    return subprocess.Popen([*command, *more], cwd=folder, env=env, stdout=nowhere, stderr=nowhere)
+
+
 def test_cells_that_are_not_begun_in_time_are_not_waited_for(room, tmp_path):
     method = {"method": "gmp", "sparsity": 0.5, "note": "x" * 2000}  # together more than a pipe holds
     cells = [cell(f"cell {i}", method, epochs=i) for i in range(1, 100)]
-    (tmp_path / "cells.json").write_text(json.dumps(cells))
-    command = [sys.executable, str(LAB / "work.py"), "cells.json", "results.jsonl", "--models", str(room["models"])]
-    more = ["--features", str(room["features"]), "--seconds", "0"]
-    src = str(LAB.parent.parent / "src")
-    run = subprocess.run(
-        [*command, *more], cwd=tmp_path, env={**os.environ, "PYTHONPATH": src}, capture_output=True, timeout=100
-    )
-    assert run.returncode == 0
+    assert work(cells, room, tmp_path, "--seconds", "0").wait(timeout=100) == 0
     assert (tmp_path / "results.jsonl").read_text() == ""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks Linux for a process's children")
+def test_a_worker_ends_with_its_parent_though_that_is_killed(room, tmp_path):
+    lab = work([cell("short", None), cell("endless", None, epochs=1_000_000)], room, tmp_path)
+    results = tmp_path / "results.jsonl"
+    wait_until(lambda: results.exists() and results.read_text())  # so the endless one has begun, or is about to
+    children = Path(f"/proc/{lab.pid}/task/{lab.pid}/children").read_text().split()
+    lab.kill()
+    lab.wait()
+    assert children
+    wait_until(lambda: not any(map(is_running, children)))
+
+
+def is_running(pid: str) -> bool:
+    """A zombie, whom nobody has asked for its end yet, is not."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(happens: Callable[[], object]) -> None:
+    ends = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < ends
+        time.sleep(0.1)
