@@ -2,7 +2,7 @@
 # Dense fine-tuning on the eight GLUE tasks, all at the same time on one device: the levels that pruning starts from.
 #   run.sh MODEL DATA OUT [TASK...]
 # DATA/<task> holds the task's rows under the benchmark's names; of mnli, qqp and qnli a part of the train split
-# (train_partial), and of qqp a part of the validation split. The settings are those of FINDINGS' small model, not tuned.
+# (train_partial), and of qqp a part of the validation split. The settings are not tuned.
 set -euo pipefail
 source "$(dirname "$0")/../ending.sh"
 model=$1 data=$2 out=$3

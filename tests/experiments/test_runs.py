@@ -2,8 +2,10 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -148,3 +150,25 @@ def test_a_run_that_was_cut_short_goes_on(call, tmp_path, experiment):
     begun = calls(tmp_path)
     assert [name for name, options in begun.items() if "--resume" in options] == ["dense"]
     assert [name for name, options in begun.items() if "--overwrite" not in options] == ["dense"]
+
+
+GLUE = EXPERIMENTS / "glue"
+
+
+def test_glue_plans_its_cells_and_runs_none_that_is_there(tmp_path):
+    for name in ("minilm-choose.jsonl", "minilm-table2.jsonl"):
+        shutil.copy(GLUE / "results" / name, tmp_path)
+    told = {"RESULTS": str(tmp_path), "OPTIONS": "--seconds 0", "PYTHON": sys.executable, "TMPDIR": str(tmp_path)}
+    path = {"PYTHONPATH": str(EXPERIMENTS.parent / "src")}
+    words = [str(GLUE / "run.sh"), "minilm", "models", "features", "table2"]
+    run = subprocess.run(words, env={**os.environ, **told, **path}, capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == ["minilm, table2:", "48 cells", "0 cells, 48 finished before"]
+    assert {path.name for path in tmp_path.iterdir()} == {"minilm-choose.jsonl", "minilm-table2.jsonl"}
+
+
+def test_glue_refuses_what_it_does_not_know():
+    words = [str(GLUE / "run.sh"), "minilm", "models", "features", "tabel"]
+    run = subprocess.run(words, capture_output=True, text=True)
+    assert run.returncode == 2
+    assert "tabel: no table and no study" in run.stderr
