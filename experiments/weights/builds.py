@@ -106,4 +106,6 @@ def smollm2_135m(unpacked: Path, folder: Path) -> None:
     config = model.config
     del config.quantization_config  # the tensors are plain floats by now
     weights = {name: tensor for name, tensor in model.state_dict().items() if name != "lm_head.weight"}  # tied
-    save(LlamaForCausalLM, config, weights, AutoTokenizer.from_pretrained(data, gguf_file=file), folder)
+    tokenizer = AutoTokenizer.from_pretrained(data, gguf_file=file)
+    tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"  # transformers 5.17 reads another one from this file
+    save(LlamaForCausalLM, config, weights, tokenizer, folder)
