@@ -2,11 +2,12 @@
 
 import statistics
 import tomllib
+from collections.abc import Sequence
 
 from experiments.glue import grid
 from experiments.pages.cells import command_of, in_table
 from experiments.pages.glue import by_seed, bytes_kept, lines_in_table
-from experiments.pages.paper import OURS, PAPER, TASKS
+from experiments.pages.paper import OURS, PAPER
 from experiments.pages.text import Rows, joined, made_by, progress, spread, table
 
 THEIRS = "DeBERTaV3-base"  # the paper's model with all of the tasks
@@ -16,7 +17,7 @@ THEIR_SPARSITY = 0.9
 def summary(model: str) -> str:
     planned, lines = grid.planned(model), lines_in_table(model)
     means = [by_seed(lines, sparsity, list(planned.tasks)) for sparsity in planned.sparsities]
-    reported = _reported()
+    reported = _reported(planned.tasks)
     rows: Rows = [
         [
             name,
@@ -34,12 +35,12 @@ def summary(model: str) -> str:
     return joined(progress(len(shown), whole), table(head, rows), made_by(command_of(model, "table"), shown))
 
 
-def _reported() -> dict[str, str]:
+def _reported(tasks: Sequence[str]) -> dict[str, str]:
     """By grid.py's names: the paper's mean over the tasks, of methods that have a number on every one; of a pair the
     first, which is the one that is shown here too."""
     found = {}
     for row in tomllib.loads(PAPER.read_text(encoding="utf-8"))["row"]:
-        told = [row.get(task, "N.A.").partition("/")[0] for task in TASKS]
+        told = [row.get(task, "N.A.").partition("/")[0] for task in tasks]
         if row["model"] == THEIRS and row["sparsity"] in (0.0, THEIR_SPARSITY) and "N.A." not in told:
             found[OURS.get(row["method"], row["method"])] = f"{statistics.fmean(map(float, told)):.1f}"
     return found
