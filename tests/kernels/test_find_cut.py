@@ -131,3 +131,14 @@ def test_ties_go_by_position_over_all_tensors():
         weight[::share] = 0.25
     for k in (1, 13_334, 13_335, 13_336, 20_478, 20_479, 50_000, 90_000):
         assert_the_twins(weights, [()] * 4, k)
+
+
+def test_where_subnormal_numbers_are_taken_for_zeros_they_are():
+    weight = torch.cat([torch.arange(1, 11) * 1e-45, torch.linspace(0.1, 0.9, 10)])
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor has no such mode")
+    try:
+        for k in range(20):
+            assert_the_twins([weight], [()], k)
+    finally:
+        torch.set_flush_denormal(False)

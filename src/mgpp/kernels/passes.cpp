@@ -197,6 +197,8 @@ Found find_cut(Row* rows, int64_t count, int threads, int64_t k, float low, floa
     }
   }
   std::memcpy(&found.value, &from, 4);
+  // A cut that is subnormal, where the processor takes such numbers for zeros (torch.set_flush_denormal).
+  if (found.value == 0) found.value = 0, found.below = 0;
   return found;
 }
 
