@@ -15,6 +15,8 @@ from mgpp import kernels
 from mgpp.functional.chunks import CHUNK
 from mgpp.kernels import passes
 from mgpp.methods import METHODS, from_dict
+from mgpp.methods.ramp import Schedule
+from mgpp.survey import Survey
 
 MIB = 1 << 20
 MOST = 40 * CHUNK  # 10 MiB: 40 bytes for each value of the one piece in hand; a tensor of this model has 9 MB
@@ -162,3 +164,13 @@ def test_a_step_of_mgpps_adamw_takes_no_more_and_a_look_little_more(settings, lo
             optimizer.step()
     assert (pruner.last_look is not None) == bool(looks)
     assert 0 < peak_of(profiler, tmp_path / "trace.json") < most
+
+
+def test_a_look_at_weights_that_are_not_contiguous_copies_only_its_sample(tmp_path):
+    weights = [torch.randn(1500, 1500).t(), torch.randn(2, 3).t(), torch.randn(1400, 1500).t()]
+    survey = Survey([weight.numel() for weight in weights], Schedule(initial_sparsity=0.0, last=STEPS, **RAMP), looks=1)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        sample = survey.sample(weights)
+    assert 0 < peak_of(profiler, tmp_path / "trace.json") < 2 * MIB
+    everything = torch.cat([weight.reshape(-1) for weight in weights])
+    assert torch.equal(sample, everything[:: survey.stride].abs())

@@ -50,7 +50,12 @@ class Survey:
         """|w| of every `stride`-th weight, counted over all tensors, as one tensor in float32."""
         taken = []
         for weight, before in zip(weights, self._before(), strict=True):
-            taken.append(weight.detach().reshape(-1)[-before % self.stride :: self.stride])
+            weight, first, size = weight.detach(), -before % self.stride, weight.numel()
+            if weight.is_contiguous():
+                taken.append(weight.view(-1)[first :: self.stride])
+            else:  # to flatten it would copy all of it
+                places = torch.arange(min(first, size), size, self.stride, device=weight.device)
+                taken.append(weight.take(places))
         return torch.cat([part.to(taken[0].device, torch.float32) for part in taken]).abs_()
 
     def _before(self) -> list[int]:
