@@ -24,7 +24,7 @@ struct Row {  // one tensor
   float* weight;
   float* beside;  // its gradient, or its second moment
   int64_t size;
-  int64_t step;          // 1; 0 where one second moment is all weights', of which there is a chunk
+  int64_t step;  // 1; for a score 0 where one second moment is all weights', of which there is a chunk
   float spike, slab;   // scale · (1/σ0² - 1/σ1²) and scale / σ1²
   float floor, limit;  // ε, and the most of a pull
   float correction;    // of the second moment
@@ -267,7 +267,7 @@ void mgpp_add_prior_gradient(Row* rows, int64_t count, int threads, float c1, fl
 void mgpp_shrink_by_prior(Row* rows, int64_t count, int threads, float c1, float c2) {
   share(rows, count, threads, [=](Row& row, int64_t start, int64_t size) {
     float* __restrict w = row.weight + start;
-    const float* v = row.beside + row.step * start;
+    const float* v = row.beside + start;
     const float spike = row.spike, slab = row.slab, floor = row.floor, limit = row.limit;
     for (int64_t i = 0; i < size; i++) {
       const float weight = w[i], size = std::fabs(weight);

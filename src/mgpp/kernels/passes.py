@@ -118,10 +118,9 @@ class Passes:
         return math.inf if any(row.infinite for row in table[0]) else 0.0
 
 
-def _row(weight: Tensor, beside: Tensor, **numbers: float) -> _Row:
-    size, of_each = weight.numel(), beside.numel() == weight.numel()
-    assert of_each or beside.numel() == CHUNK
-    return _Row(weight=weight.data_ptr(), beside=beside.data_ptr(), size=size, step=of_each, **numbers)
+def _row(weight: Tensor, beside: Tensor, *, step: int = 1, **numbers: float) -> _Row:
+    assert beside.numel() == (weight.numel() if step else CHUNK)
+    return _Row(weight=weight.data_ptr(), beside=beside.data_ptr(), size=weight.numel(), step=step, **numbers)
 
 
 def _table(rows: Sequence[_Row]) -> tuple["ctypes.Array[_Row]", int, int]:
@@ -133,7 +132,10 @@ def _scored(weights: Sequence[Tensor], inputs: Inputs) -> tuple[list[_Row], bool
     if not any(inputs):
         return [_row(weight, weight) for weight in weights], False
     each = zip(weights, inputs, strict=True)
-    return [_row(weight, moment, correction=float(correction)) for weight, (moment, correction) in each], True
+    return [
+        _row(weight, moment, step=int(moment.numel() == weight.numel()), correction=float(correction))
+        for weight, (moment, correction) in each
+    ], True
 
 
 @functools.cache
