@@ -14,7 +14,7 @@ Line = dict[str, Any]
 
 
 def lines_of(model: str, what: str) -> list[Line]:
-    """What has come back so far of "choose", "table", "table2" or "figure": of a cell that was run twice, the last."""
+    """What has come back so far of `what` (glue/run.sh): of a cell that was run twice, the last."""
     path = RESULTS / f"{model}-{what}.jsonl"
     if not path.exists():
         return []

@@ -77,15 +77,19 @@ Scores = dict[str, list[float]]
 
 def by_seed(lines: list[Line], sparsity: float, tasks: list[str]) -> Scores:
     """Of each method the mean over these tasks, for every seed that has all of them."""
+    return {name: list(each.values()) for name, each in of_seeds(lines, sparsity, tasks).items()}
+
+
+def of_seeds(lines: list[Line], sparsity: float, tasks: list[str]) -> dict[str, dict[int, float]]:
     found: dict[tuple[str, int], dict[str, float]] = {}
     for line in lines:
         cell = line["cell"]
         if cell["task"] in tasks and sparsity_of(cell) in (0.0, sparsity):
             found.setdefault((cell["name"], cell["seed"]), {})[cell["task"]] = score_of(line)
-    scores: Scores = {}
-    for (name, _), each in found.items():
+    scores: dict[str, dict[int, float]] = {}
+    for (name, seed), each in found.items():
         if len(each) == len(tasks):
-            scores.setdefault(name, []).append(statistics.fmean(each.values()))
+            scores.setdefault(name, {})[seed] = statistics.fmean(each.values())
     return scores
 
 

@@ -245,7 +245,7 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
 @pytest.mark.parametrize(
     "maker",
     [
-        "summary", "table1", "table2", "chosen", "ablations", "varied", "figure2", "sweep", "candidates",
+        "summary", "table1", "table2", "seeds", "chosen", "ablations", "varied", "figure2", "sweep", "candidates",
         "movement", "cut", "annealing", "gradients", "clipping", "longer", "taught",
     ],
 )  # fmt: skip
@@ -286,6 +286,25 @@ def test_a_larger_teacher_stands_beside_none_and_one_as_large(results):
     assert [row[2] for row in rows if row[0] == "dense"] == ["none", "mpnet-base"]
     write(results, "taught", [line_of(cell, 0.8) for cell in cells if cell["task"] == "stsb" and cell["seed"] == 0])
     assert row_of(MAKERS["taught"]("minilm"), "PLATON", 2)[3:] == ["", "80.0 (1)"]
+
+
+def test_more_seeds_stand_together_with_those_of_the_table(results):
+    own = {"dense": 0.9, "PLATON": 0.6, "MGPP recommended": 0.62}
+    for which in ("table", "seeds"):
+        planned = choose(results, which)
+        write(results, which, [line_of(cell, own.get(cell["name"], 0.5) + cell["seed"] / 100) for cell in planned])
+    text = MAKERS["seeds"]("minilm")
+    assert "Not all" not in text
+    assert row_of(text, "PLATON") == ["PLATON", *["62.5 ± 1.9"] * 6, ""]  # of 60 to 65
+    assert row_of(text, "MGPP recommended", 1)[-1] == "+2.0 ± 0.0"
+    assert row_of(text, "curvature, no prior")[-1] == "-10.0 ± 0.0"
+    assert "GMP" not in {row[0] for row in rows_of(text)}
+    fewer = [cell for cell in reversed(planned) if cell["name"] != "PLATON" or cell["seed"] == 4]
+    write(results, "seeds", [line_of(cell, own.get(cell["name"], 0.5) + cell["seed"] / 100) for cell in fewer])
+    text = MAKERS["seeds"]("minilm")
+    assert text.startswith("Not all cells have been run yet: 85 of 105.")
+    assert row_of(text, "MGPP recommended")[-1] == "+2.0 ± 0.0"  # each seed beside the same
+    assert row_of(text, "PLATON")[-2] == "61.7 ± 1.7 (4)"
 
 
 def test_variations_stand_beside_the_recommended_form(results):
