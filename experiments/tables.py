@@ -17,7 +17,7 @@ from experiments.pages.glue import table1, table2
 from experiments.pages.longer import longer
 from experiments.pages.movement import cut, movement
 from experiments.pages.paper import paper
-from experiments.pages.seeds import seeds
+from experiments.pages.seeds import seeds, standing
 from experiments.pages.single import cnn_dailymail, decoder, levels, squad, upstream
 from experiments.pages.summary import summary
 from experiments.pages.taught import taught
@@ -25,7 +25,8 @@ from experiments.pages.tried import ablations, sweep
 from experiments.pages.varied import varied
 
 # Of the laboratory's cells, for tables and for studies of one method; and of runs of their own.
-OF_CELLS = (protocol, summary, table1, table2, seeds, paper, chosen, candidates, ablations, varied, sweep, figure2)
+OF_CELLS = (protocol, summary, standing, table1, table2, seeds, paper)
+OF_CELLS += (chosen, candidates, ablations, varied, sweep, figure2)
 OF_STUDIES = (movement, cut, annealing, gradients, clipping, longer, taught)
 OF_RUNS = (levels, squad, cnn_dailymail, decoder, upstream)
 MAKERS: dict[str, Callable[..., str]] = {make.__name__: make for make in (*OF_CELLS, *OF_STUDIES, *OF_RUNS)}

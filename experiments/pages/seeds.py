@@ -1,14 +1,17 @@
-"""The family and its strongest rival with more seeds than Table 1 has, and how far they are apart."""
+"""How far the family and its strongest rival are apart, seed by seed: in short on all models, and on one of them with
+more seeds than Table 1 has."""
 
 import statistics
 
 from experiments.glue import grid
 from experiments.pages.cells import Line, command_of, in_table, told_tasks
 from experiments.pages.glue import lines_in_table, of_seeds
-from experiments.pages.text import joined, made_by, progress, spread, table
+from experiments.pages.text import Rows, joined, made_by, points, progress, spread, table
 
 RIVAL = "PLATON"
+FAMILY = ("curvature, no prior", "MGPP recommended")
 WHAT = "seeds"
+Means = dict[str, dict[int, float]]  # of a method, of a seed
 
 
 def seeds(model: str) -> str:
@@ -17,9 +20,39 @@ def seeds(model: str) -> str:
     missing = progress(len(more), planned.size)
     if not more:
         return missing
-    lines = [line for line in lines_in_table(model) if line["cell"]["name"] in in_table(model, WHAT)] + more
+    lines = _all(model)
     tables = [part for sparsity in planned.sparsities for part in (f"{sparsity:.0%}:", _at(sparsity, model, lines))]
     return joined(missing, *tables, made_by(command_of(model, WHAT), more))
+
+
+def standing() -> str:
+    """A row for every model and sparsity whose means are there."""
+    rows: Rows = []
+    lines: list[Line] = []
+    for model in grid.RATES:
+        for sparsity in grid.planned(model, WHAT).sparsities:
+            means = of_seeds(_all(model), sparsity, list(grid.planned(model).tasks))
+            if {"dense", RIVAL, *FAMILY} <= means.keys():
+                rows.append(_row(model, sparsity, means))
+                lines += _all(model)
+    if not rows:
+        return progress(0, len(grid.RATES) * len(grid.TABLES[WHAT].sparsities))
+    head = ["", "tasks", "seeds", "sparsity", "dense", RIVAL]
+    head += [text for name in FAMILY for text in (name, f"to {RIVAL}")]
+    return joined(table(head, rows), made_by(command_of("MODEL", "table"), lines))
+
+
+def _row(model: str, sparsity: float, means: Means) -> list[str]:
+    shown = {name: points(statistics.fmean(means[name].values())) for name in ("dense", RIVAL, *FAMILY)}
+    row = [model, str(len(grid.planned(model).tasks)), str(len(means[RIVAL])), f"{sparsity:.0%}"]
+    row += [shown["dense"], shown[RIVAL]]
+    return row + [text for name in FAMILY for text in (shown[name], apart(name, means))]
+
+
+def _all(model: str) -> list[Line]:
+    """Of these methods, in Table 1 and with more seeds."""
+    lines = lines_in_table(model) + lines_in_table(model, WHAT)
+    return [line for line in lines if line["cell"]["name"] in in_table(model, WHAT)]
 
 
 def _at(sparsity: float, model: str, lines: list[Line]) -> str:
@@ -27,13 +60,13 @@ def _at(sparsity: float, model: str, lines: list[Line]) -> str:
     whole = len(grid.planned(model).seeds) + len(grid.planned(model, WHAT).seeds)
     found = [of_seeds(lines, sparsity, mine) for mine in [*[[task] for task in tasks], tasks]]
     rows = [
-        [name, *[spread(list(each.get(name, {}).values()), whole) for each in found], _apart(name, found[-1])]
+        [name, *[spread(list(each.get(name, {}).values()), whole) for each in found], apart(name, found[-1])]
         for name in names
     ]
     return table(["", *told_tasks(lines, tasks), "mean", f"to {RIVAL}"], rows)
 
 
-def _apart(name: str, means: dict[str, dict[int, float]]) -> str:
+def apart(name: str, means: Means) -> str:
     """The mean of the differences seed by seed, and its standard error."""
     mine, rival = means.get(name, {}), means.get(RIVAL, {})
     pairs = [100 * (mine[seed] - rival[seed]) for seed in sorted(mine.keys() & rival.keys())]

@@ -307,6 +307,23 @@ def test_more_seeds_stand_together_with_those_of_the_table(results):
     assert row_of(text, "PLATON")[-2] == "61.7 ± 1.7 (4)"
 
 
+def test_in_short_the_family_stands_beside_its_rival_on_every_model(results):
+    assert MAKERS["standing"]().startswith("Not all cells have been run yet: 0 of 6.")
+    own = {"dense": 0.9, "PLATON": 0.6, "MGPP recommended": 0.62}
+    for which in ("table", "seeds"):
+        planned = choose(results, which)
+        write(results, which, [line_of(cell, own.get(cell["name"], 0.5) + cell["seed"] / 100) for cell in planned])
+    larger = "mpnet-base"
+    lines = [line_of(cell, 0.5) for cell in grid.candidates(larger)]
+    write(results, "choose", lines, larger)
+    planned = grid.table(larger, grid.best(lines))
+    write(results, "table", [line_of(cell, own.get(cell["name"], 0.7)) for cell in planned], larger)
+    head, _, first, *_, last = rows_of(MAKERS["standing"]())
+    assert head[-4:] == ["curvature, no prior", "to PLATON", "MGPP recommended", "to PLATON"]
+    assert first == ["minilm", "5", "6", "90%", "92.5", "62.5", "52.5", "-10.0 ± 0.0", "64.5", "+2.0 ± 0.0"]
+    assert last == [larger, "4", "3", "95%", "90.0", "60.0", "70.0", "+10.0 ± 0.0", "62.0", "+2.0 ± 0.0"]
+
+
 def test_variations_stand_beside_the_recommended_form(results):
     planned = grid.varied("minilm")
     scores = {"MGPP recommended": 0.5, "no prior": 0.52}
