@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from mgpp.functional.chunks import chunks
 from mgpp.functional.ranks import ALONE, Ranks
 from mgpp.kernels import Arriving, cpu, is_capturing, passes
 
@@ -120,9 +121,16 @@ def is_finite(largest: float, ranks: Ranks) -> bool:
 
 def largest_of(grads: Sequence[Tensor]) -> float:
     """A number that is not finite if one of the gradients is not. Where nothing is compiled a 2-norm: torch's infinity
-    norm takes ten times as long on a CPU; in float32, for a half-precision norm overflows early."""
+    norm takes ten times as long on a CPU."""
     compiled = passes.compiled() if cpu.supports(grads) else None
     if compiled is not None:
         return compiled.worst(grads)
-    norms = [torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32)) for grad in grads]
+    norms = [norm for grad in grads for norm in _norms(grad)]
     return float(torch.stack([norm.float().to(norms[0].device) for norm in norms]).max()) if norms else 0.0
+
+
+def _norms(grad: Tensor) -> list[Tensor]:
+    """Of the whole; in float16, where that overflows early, of pieces in float32."""
+    if grad.dtype != torch.float16:
+        return [torch.linalg.vector_norm(grad)]
+    return [torch.linalg.vector_norm(piece, dtype=torch.float32) for (piece,) in chunks(grad, times=2)]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from mgpp.functional.chunks import CHUNK, slabs
+from mgpp.functional.chunks import chunks, slabs
 from mgpp.functional.select import Cut, Score, find_cut
 from mgpp.functional.structure import Blocks
 
@@ -47,8 +47,8 @@ def zero_blocks_(
 
     def each_weights_score() -> Iterable[Tensor]:
         for mean, size in zip(means, sizes, strict=True):
-            pieces = zip(mean.flatten().split(CHUNK), size.flatten().split(CHUNK), strict=True)
-            yield from (scores.repeat_interleave(counts) for scores, counts in pieces)
+            for scores, counts in chunks(mean.flatten(), size.flatten()):
+                yield scores.repeat_interleave(counts)
 
     cut = find_cut(each_weights_score, k, dtype=common_dtype(means))
     room, ties = cut.ties, 0

@@ -42,7 +42,7 @@ def spike_probability(weight: Tensor, *, slab_prob: float, spike_var: float, sla
     """g(w) = 1 / (exp(c2·w² + c1) + 1): the probability that w came from the spike."""
     c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
     # A sigmoid of the log-odds: the densities overflow float32 once |w| is a few hundred spike widths.
-    return torch.sigmoid(-(c2 * weight.square() + c1))
+    return weight.square().mul_(c2).add_(c1).neg_().sigmoid_()
 
 
 def prior_gradient(weight: Tensor, *, slab_prob: float, spike_var: float, slab_var: float) -> Tensor:
@@ -76,8 +76,7 @@ def add_prior_gradient_(
     """grad += scale · (-∇ log π(w)) for every pair, in place, with a few KiB of scratch."""
     for weight, grad in zip(weights, grads, strict=True):
         for w, g in chunks(weight, grad):
-            pull = prior_gradient(w, slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
-            g.add_(pull.mul_(scale))
+            g.add_(prior_gradient(w, slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var).mul_(scale))
 
 
 def shrink_by_prior_(
@@ -107,10 +106,13 @@ def shrink_by_prior_(
             pull.div_(v.to(pull.dtype).div(correction).sqrt_().add_(floor).clamp_(min=torch.finfo(pull.dtype).tiny))
             size = w.abs().to(pull.dtype)
             if most < math.inf:
-                pull = torch.minimum(pull, scale * most / size.clamp(min=torch.finfo(pull.dtype).tiny))
+                limit = size.clamp(min=torch.finfo(pull.dtype).tiny).reciprocal_().mul_(scale * most)
+                torch.minimum(pull, limit, out=pull)
+                del limit
             shrunk = pull.clamp_(max=1).neg_().add_(1).mul_(size)
             # A weight that is not zero stays so, however small: only pruning makes zeros, and so their count is exact.
-            w.copy_(torch.maximum(shrunk, size.clamp_(max=least)).copysign_(w))
+            w.copy_(torch.maximum(shrunk, size.clamp_(max=least), out=shrunk).copysign_(w))
+            del pull, shrunk, size  # they would lie beside the next piece's
 
 
 def least_size(dtype: torch.dtype) -> float:

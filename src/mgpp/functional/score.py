@@ -20,19 +20,20 @@ def curvature(weight: Tensor, second_moment: Tensor, correction: Tensor) -> Tens
     first, so that k is how many are zero afterwards.
     """
     wide = torch.promote_types(weight.dtype, torch.float32)
-    size = weight.abs().to(wide)
     limits = torch.finfo(wide)
     # clamp: the square of a large gradient may be inf, and a zero times that would be NaN, the last to go.
-    score = _root(second_moment.to(wide).div(correction)).clamp_(max=limits.max) * size
-    return torch.maximum(score, size.clamp_(max=limits.tiny))
+    root = _root_(second_moment.to(wide).div(correction)).clamp_(max=limits.max)
+    size = weight.abs().to(wide)
+    score = root * size
+    return torch.maximum(score, size.clamp_(max=limits.tiny), out=score)
 
 
-def _root(numbers: Tensor) -> Tensor:
+def _root_(numbers: Tensor) -> Tensor:
     """√, rounded right, so that it is the same on every machine. Of float32 torch's own, where MKL takes it, is off by
     one in the last place for a sixth of all numbers."""
     if numbers.device.type != "cpu":
         return numbers.sqrt_()
-    return numbers.double().sqrt_().to(numbers.dtype)
+    return numbers.copy_(numbers.double().sqrt_())
 
 
 def sensitivity(weight: Tensor, grad: Tensor) -> Tensor:

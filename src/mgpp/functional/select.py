@@ -5,8 +5,11 @@ have each leading digit, step into the digit that holds the cut, and go on with 
 kept, and histograms of shards add up: summed over ranks, they select over all ranks.
 """
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -59,10 +62,9 @@ def find_cut(
         bits = min(DIGIT_BITS, width - resolved)
         resolved += bits
         counts = torch.zeros(1 << bits, dtype=torch.int64)
-        for score in scores():
-            key = order_key(score.to(dtype)).flatten()
-            digit = _digits(key, prefix, width - resolved, bits, first=resolved == bits)
-            counts += torch.bincount(digit, minlength=1 << bits).to(counts.device)
+        count = partial(_count_digits, dtype=dtype, prefix=prefix, shift=width - resolved, bits=bits)
+        for found in map(count, scores()):  # none of which is kept while the next is made
+            counts += found.to(counts.device)
         ranks.sum_(counts)
         up_to = counts.cumsum(0)
         if not 0 <= k - below < int(up_to[-1]):
@@ -75,10 +77,10 @@ def find_cut(
 
 def order_key(score: Tensor) -> Tensor:
     """Signed integers in the order of the scores: negative floats have their magnitude bits flipped."""
-    bits = (score + 0.0).view(_INTEGER[score.dtype])  # + 0.0: -0.0 and 0.0 are one score
-    flip = bits >> (torch.iinfo(bits.dtype).bits - 1) & torch.iinfo(bits.dtype).max
-    key = bits ^ flip
-    return torch.where(score.isnan(), torch.iinfo(bits.dtype).max, key)
+    # NaN, whatever its bits, is one score, and the largest; + 0.0: so are -0.0 and 0.0.
+    key = score.nan_to_num(math.nan, math.inf, -math.inf).add_(0.0).view(_INTEGER[score.dtype])
+    limits = torch.iinfo(key.dtype)
+    return key.bitwise_xor_((key >> limits.bits - 1).bitwise_and_(limits.max))
 
 
 def zero_smallest_(
@@ -150,10 +152,12 @@ def below_cut(score: Tensor, cut: Cut, ties: int) -> tuple[Tensor, int]:
     if ties == 0:
         return drop, 0
     equal = score == cut.value
-    found = int(equal.sum())
+    found = int(equal.count_nonzero())
     if found > ties:
-        equal &= equal.flatten().cumsum(0).view(equal.shape) <= ties
-    return drop | equal, ties - min(found, ties)
+        flat = equal.flatten()
+        flat[bisect_left(range(len(flat)), ties, key=lambda end: int(flat[:end].count_nonzero())) :] = False
+        equal = flat.view(equal.shape)
+    return drop.logical_or_(equal), ties - min(found, ties)
 
 
 def _pairs(
@@ -177,14 +181,16 @@ def _nothing_of(tensor: Tensor) -> Tensor:
     return tensor.new_empty(0) if tensor.dim() else tensor
 
 
-def _digits(key: Tensor, prefix: int, shift: int, bits: int, *, first: bool) -> Tensor:
-    """The next `bits` bits, as 0 .. 2^bits - 1, of the keys whose higher bits are `prefix`."""
-    if first:
-        return (key >> shift).to(torch.int64) + (1 << bits - 1)  # signed keys: the top digit starts at -2^(bits-1)
-    width = torch.iinfo(key.dtype).bits
-    higher = prefix - (1 << width - shift - bits - 1)
-    inside = key[key >> (shift + bits) == higher]
-    return (inside >> shift & (1 << bits) - 1).to(torch.int64)
+def _count_digits(score: Tensor, *, dtype: torch.dtype, prefix: int, shift: int, bits: int) -> Tensor:
+    """How many scores have each digit, 0 .. 2^bits - 1, in the `bits` bits next to `prefix`, of those that have that.
+
+    The others are counted too, as one digit below and one above: to leave them out would take more time and memory.
+    """
+    digit = order_key(score.to(dtype)).flatten()
+    limits = torch.iinfo(digit.dtype)
+    low = (prefix << bits) - (1 << limits.bits - shift - 1)  # signed keys: the lowest is -2^(width - 1)
+    digit.bitwise_right_shift_(shift).clamp_(max(low - 1, limits.min), min(low + (1 << bits), limits.max))
+    return torch.bincount(digit.sub_(low).add_(1), minlength=(1 << bits) + 2)[1:-1]
 
 
 def _value_of(prefix: int, dtype: torch.dtype) -> float:

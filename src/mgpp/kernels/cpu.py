@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from mgpp.functional.chunks import chunks
 from mgpp.functional.prior import log_odds
 from mgpp.functional.score import magnitude
-from mgpp.functional.select import Cut, Score, zero_below_
+from mgpp.functional.select import Cut, Score, find_cut, zero_below_
 from mgpp.functional.select import zero_smallest_ as by_radix_
 from mgpp.kernels import curvature, passes
 from mgpp.kernels.passes import Band, Strength
@@ -27,7 +27,7 @@ from mgpp.kernels.passes import Band, Strength
 # would gather a large part of all scores.
 LEAST_BAND, MOST_BAND = 5e-4, 0.3
 
-MOST = 1 << 19  # scores that torch's operations gather: to find one by its rank takes another 6 MiB
+MOST = 1 << 15  # scores that torch's operations gather, 128 KiB: beside them lies what a piece takes
 LARGEST = torch.finfo(torch.float32).max
 
 
@@ -82,9 +82,10 @@ def add_prior_gradient_(
         return
     offset = torch.tensor(-c1, dtype=torch.float32)
     for weight, grad in zip(weights, grads, strict=True):
-        for w, g in chunks(weight, grad):
-            stiffness = in_spike_(torch.addcmul(offset, w, w, value=-c2))
-            g.addcmul_(w, stiffness.mul_(strength.spike).add_(strength.slab))
+        for w, g in chunks(weight, grad, times=2):
+            in_spike = in_spike_(torch.addcmul(offset, w, w, value=-c2))
+            g.addcmul_(w, in_spike.mul_(strength.spike).add_(strength.slab))
+            del in_spike
 
 
 def in_spike_(log_odds_of_spike: Tensor) -> Tensor:
@@ -100,9 +101,8 @@ def mask_(tensors: Sequence[Tensor], keeps: Sequence[Tensor], *, sources: Sequen
     choice between two floats takes 360."""
     for tensor, keep, source in zip(tensors, keeps, sources or tensors, strict=True):
         bits = _BITS[tensor.itemsize]
-        for piece, kept, values in chunks(tensor, keep, source):
-            ones = kept.view(torch.int8).neg().to(bits)
-            torch.bitwise_and(values.view(bits), ones, out=piece.view(bits))
+        for piece, kept, values in chunks(tensor, keep, source, times=2):
+            torch.bitwise_and(values.view(bits), kept.view(torch.int8).neg().to(bits), out=piece.view(bits))
 
 
 def zero_smallest_(
@@ -146,8 +146,7 @@ def zero_under_(weights: Sequence[Tensor], cut: float) -> None:
     # a comparison and masked_fill_ take seven times as long.
     just_under = float(torch.nextafter(torch.tensor(cut), torch.tensor(0.0)))
     for weight in weights:
-        for (piece,) in chunks(weight):
-            torch.hardshrink(piece, just_under, out=piece)
+        torch.hardshrink(weight, just_under, out=weight)
 
 
 @dataclass(frozen=True)
@@ -191,9 +190,10 @@ class _Scores:
         operations."""
         counted: list[tuple[int, Tensor]] = []
         for weight, beside in self._each():
-            counted.append(self._count(band, weight, *beside))
-            if sum(len(inside) for _, inside in counted) > MOST:
+            found = self._count(band, MOST - sum(len(inside) for _, inside in counted), weight, *beside)
+            if found is None:
                 return None
+            counted.append(found)
         cut = _cut_among(torch.cat([inside for _, inside in counted]), k, sum(below for below, _ in counted))
         if cut is None:
             return None
@@ -213,26 +213,37 @@ class _Scores:
     def _bounded_by_squares(self, low: float, high: float) -> bool:
         return self.are_curvatures and curvature.can_bound(low, high, [correction for _, correction in self.inputs])
 
-    def _count(self, band: Band, weight: Tensor, *beside: Tensor) -> tuple[int, Tensor]:
-        """How many lie below the band, and those inside."""
-        low, high = band
-        if self._bounded_by_squares(low, high):
-            return curvature.count(low, high, weight, *beside)
-        below, inside = 0, []
+    def _count(self, band: Band, room: int, weight: Tensor, *beside: Tensor) -> tuple[int, Tensor] | None:
+        """How many lie below the band, and those inside; None where these are more than there is room for."""
+        below, inside = 0, [weight.new_empty(0)]
+        bounds = curvature.bounds(*band, beside[1]) if self._bounded_by_squares(*band) else None
         for piece in chunks(weight, *beside):
-            score = self.score(*piece)
-            under, up_to = score < low, score < high
-            below += int(torch.count_nonzero(under))
-            inside.append(score[under ^ up_to])
-        return below, torch.cat(inside) if inside else weight.new_empty(0)
+            if bounds is not None:
+                under, w, v = curvature.count_below(*bounds, *piece[:2])
+                below, piece = below + under, (w, v, piece[2])
+                if len(w) == 0:
+                    continue
+            found = _split(self.score(*piece), band, room)
+            if found is None:
+                return None
+            below, room = below + found[0], room - len(found[1])
+            inside.append(found[1])
+        return below, torch.cat(inside)
+
+
+def _split(scores: Tensor, band: Band, room: int) -> tuple[int, Tensor] | None:
+    """How many lie below the band, and those inside, if there is room for them."""
+    under, up_to = scores < band[0], scores < band[1]
+    below = int(torch.count_nonzero(under))
+    if int(torch.count_nonzero(up_to)) - below > room:
+        return None
+    return below, scores[up_to.logical_xor_(under)]
 
 
 def _cut_among(scores: Tensor, k: int, below: int) -> Cut | None:
     """The cut under which k scores lie, if it is one of these, which `below` scores lie under, and above zero."""
     if not 0 <= k - below < scores.numel():
         return None
-    value = scores.kthvalue(k - below + 1).values
-    if not value > 0:  # under it there is nothing to zero, and zeros are more than k
-        return None
-    below += int((scores < value).sum())
-    return Cut(value=float(value), below=below, ties=k - below)
+    cut = find_cut(lambda: [scores], k - below, dtype=scores.dtype)
+    # Under zero there is nothing to zero, and zeros are more than k.
+    return Cut(value=cut.value, below=below + cut.below, ties=cut.ties) if cut.value > 0 else None

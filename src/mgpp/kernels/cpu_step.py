@@ -74,10 +74,12 @@ def shrink_by_prior_(
     for weight, moment, strength in zip(weights, second_moments, strengths, strict=True):
         for w, v in chunks(weight.view(-1), moment.view(-1)):
             size = w.abs()
-            in_spike = in_spike_(torch.addcmul(offset, size, size, value=-c2))
-            pull = torch.mul(size, strength.slab).addcmul_(in_spike, size, value=strength.spike)
-            pull.div_(v.sqrt().add_(strength.floor).clamp_(min=SMALLEST)).clamp_(max=strength.limit)
-            torch.copysign(torch.maximum(torch.sub(size, pull), size.clamp_(max=least)), w, out=w)
+            part = in_spike_(torch.addcmul(offset, size, size, value=-c2))
+            pull = torch.mul(size, strength.slab).addcmul_(part, size, value=strength.spike)
+            torch.sqrt(v, out=part).add_(strength.floor).clamp_(min=SMALLEST)
+            torch.sub(size, pull.div_(part).clamp_(max=strength.limit), out=pull)
+            torch.copysign(torch.maximum(pull, size.clamp_(max=least), out=pull), w, out=w)
+            del size, part, pull  # they would lie beside the next piece's
 
 
 FAST = Parts(add_prior_gradient_=add_prior_gradient_, step_=step_, shrink_by_prior_=shrink_by_prior_)

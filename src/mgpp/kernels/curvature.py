@@ -5,6 +5,7 @@ that rounding could matter is scored as mgpp.functional.score.curvature does, wh
 from the sign of a difference: torch takes longer to make a bool than to do the rest.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -22,56 +23,48 @@ def can_bound(low: float, high: float, corrections: Sequence[Tensor]) -> bool:
     return all(low**2 * float(c) > LEAST and high**2 * float(c) < MOST for c in corrections)
 
 
-def count(low: float, high: float, weight: Tensor, second_moment: Tensor, correction: Tensor) -> tuple[int, Tensor]:
-    """How many score below `low`, and the scores that are not but below `high`."""
+def bounds(low: float, high: float, correction: Tensor) -> tuple[float, float]:
+    """Of the squares of the scores that may lie from `low` to `high`: the least, and half the way to the most."""
     least, most = (bound**2 * float(correction) for bound in (low * (1 - MARGIN), high * (1 + MARGIN)))
-    half = _rounded((most - least) / 2)
-    below, inside = 0, []
-    for w, v in chunks(weight.view(-1), second_moment.view(-1)):
-        over = _squared(w, v)
-        if over is None:
-            near = torch.arange(len(w))
-        else:
-            below -= int(_below_zero(over.sub_(least)).sum(dtype=torch.int32))
-            near = _within(over.sub_(half), half)
-        if len(near):
-            score = curvature(w[near], v[near], correction)
-            below += int(torch.count_nonzero(score < low))
-            inside.append(score[(score >= low) & (score < high)])
-    return below, torch.cat(inside) if inside else weight.new_empty(0)
+    return least, float(torch.tensor((most - least) / 2, dtype=torch.float32))
+
+
+def count_below(least: float, half: float, w: Tensor, v: Tensor) -> tuple[int, Tensor, Tensor]:
+    """How many surely score below the bounds, and the weights and moments that may score within: all, where squares do
+    not tell."""
+    w, v = w.view(-1), v.view(-1)
+    compared = _compared(least, half, w, v)
+    if compared is None:
+        return 0, w, v
+    under, near = compared
+    below = -int(under.sum(dtype=torch.int32))
+    return (below, w[near], v[near]) if len(near) else (below, near, near)
 
 
 def zero_under_(weight: Tensor, second_moment: Tensor, correction: Tensor, cut: float) -> None:
     """Zero the weights that score below the cut."""
-    bound = cut**2 * float(correction)
+    least, half = bounds(cut, cut, correction)
     for w, v in chunks(weight.view(-1), second_moment.view(-1)):
-        over = _squared(w, v)
-        if over is None:
-            goes, near = torch.zeros_like(w, dtype=torch.int32), torch.arange(len(w))
-        else:
-            goes = _below_zero(over.sub_(bound))
-            near = _within(over, _rounded(3 * MARGIN * bound))
+        compared = _compared(least, half, w, v)
+        if compared is None:
+            w.masked_fill_(curvature(w, v, correction) < cut, 0)
+            continue
+        under, near = compared
         if len(near):
-            goes[near] = -(curvature(w[near], v[near], correction) < cut).int()
-        w.view(torch.int32).bitwise_and_(goes.bitwise_not_())
+            under[near] = -(curvature(w[near], v[near], correction) < cut).int()
+        w.view(torch.int32).bitwise_and_(under.bitwise_not_())
+        del compared, under, near  # they would lie beside the next piece's
 
 
-def _squared(w: Tensor, v: Tensor) -> Tensor | None:
-    """w²·v; None where that says nothing: a moment is infinite, and a zero times it is NaN."""
-    squared = torch.mul(w, v).mul_(w)
-    return squared if torch.isfinite(squared.amax()) else None
-
-
-def _below_zero(numbers: Tensor) -> Tensor:
-    """-1, which is all ones, for each that is; else 0."""
-    return numbers.view(torch.int32) >> 31
-
-
-def _within(numbers: Tensor, most: float) -> Tensor:
-    """Where those are whose size is `most` at most. Of most pieces there are none, which is soon found out."""
-    sizes = numbers.abs_()
-    return (sizes <= most).nonzero().squeeze(-1) if sizes.amin() <= most else torch.arange(0)
-
-
-def _rounded(number: float) -> float:
-    return float(torch.tensor(number, dtype=torch.float32))
+def _compared(least: float, half: float, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor] | None:
+    """-1, which is all ones, for each that surely scores below the bounds, else 0; and where those are that may score
+    within. None where those are too many to gather, or a moment is infinite: a zero times it is NaN."""
+    over = torch.mul(w, v).mul_(w)
+    if not math.isfinite(over.amax()):
+        return None
+    under = over.sub_(least).view(torch.int32) >> 31
+    distance = over.sub_(half).abs_()
+    if float(distance.amin()) > half:  # as in most pieces
+        return under, torch.arange(0)
+    near = distance <= half
+    return (under, near.nonzero().squeeze(-1)) if 4 * int(near.count_nonzero()) <= len(w) else None
