@@ -1,5 +1,7 @@
 """Scores taken in pieces are the scores of the formulas, on whole tensors."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -79,6 +81,21 @@ def test_a_number_goes_with_every_piece(monkeypatch):
         assert len(pieces) > 1
         assert all(middle is number for _, middle, _ in pieces)
         torch.testing.assert_close(torch.cat([first.flatten() for first, _, _ in pieces]), turned.flatten())
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 6), (1, 40), (40, 1), (3, 1, 9), (30,)])
+@pytest.mark.parametrize("times", [1, 2])
+def test_no_piece_is_larger_than_a_chunk_and_pieces_go_by_position(shape, times, monkeypatch):
+    monkeypatch.setattr(walking, "CHUNK", 8)
+    whole = torch.arange(1.0, 1 + math.prod(shape)).view(shape)
+    for tensor in (whole, whole.movedim(0, -1), torch.stack([whole, whole], -1)[..., 0]):
+        pieces = [piece for (piece,) in walking.chunks(tensor, times=times)]
+        assert max(piece.numel() for piece in pieces) <= 8 * times
+        assert torch.equal(torch.cat([piece.flatten() for piece in pieces]), tensor.flatten())
+        for piece in pieces:
+            piece.zero_()  # views: the tensor itself is written
+        assert not tensor.any()
+        tensor.fill_(1.0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from mgpp.functional.chunks import chunks
@@ -59,8 +60,9 @@ def step_(
             mean.lerp_(grad.to(mean.dtype), 1 - adam.beta1)
             square.mul_(adam.beta2).addcmul_(grad, grad, value=1 - adam.beta2)
             spread = square.float().div(adam.correction2).sqrt_().add_(adam.eps)
-            update = mean.float().div(spread).mul_(adam.lr / adam.correction1)
+            update = torch.div(mean.float(), spread, out=spread).mul_(adam.lr / adam.correction1)
             weight.copy_(weight.float().mul(1 - adam.lr * adam.weight_decay).sub_(update))
+            del spread, update  # they would lie beside the next piece's
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,7 +82,7 @@ def add_prior_gradient_(
         return
     offset = torch.tensor(-c1, dtype=torch.float32)
     for weight, grad in zip(weights, grads, strict=True):
-        for w, g in chunks(weight, grad, times=2):
+        for w, g in chunks(weight, grad, times=3):
             in_spike = in_spike_(torch.addcmul(offset, w, w, value=-c2))
             g.addcmul_(w, in_spike.mul_(strength.spike).add_(strength.slab))
             del in_spike
@@ -234,10 +234,11 @@ class _Scores:
 def _split(scores: Tensor, band: Band, room: int) -> tuple[int, Tensor] | None:
     """How many lie below the band, and those inside, if there is room for them."""
     under, up_to = scores < band[0], scores < band[1]
-    below = int(torch.count_nonzero(under))
-    if int(torch.count_nonzero(up_to)) - below > room:
+    below = int(under.count_nonzero())
+    found = int(up_to.count_nonzero()) - below
+    if found > room:
         return None
-    return below, scores[up_to.logical_xor_(under)]
+    return below, scores[up_to.logical_xor_(under)] if found else scores.new_empty(0)
 
 
 def _cut_among(scores: Tensor, k: int, below: int) -> Cut | None:
