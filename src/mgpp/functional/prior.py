@@ -73,7 +73,7 @@ def add_prior_gradient_(
     spike_var: float,
     slab_var: float,
 ) -> None:
-    """grad += scale · (-∇ log π(w)) for every pair, in place, with a few KiB of scratch."""
+    """grad += scale · (-∇ log π(w)) for every pair, in place, piece by piece."""
     for weight, grad in zip(weights, grads, strict=True):
         for w, g in chunks(weight, grad):
             g.add_(prior_gradient(w, slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var).mul_(scale))

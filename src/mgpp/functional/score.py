@@ -58,7 +58,7 @@ def observe_sensitivity_(
     beta1: float,
     beta2: float = 0.0,
 ) -> None:
-    """Take the sensitivity I of step t into its moments, in place, with a few KiB of scratch.
+    """Take the sensitivity I of step t into its moments, in place, piece by piece.
 
     Inside a window of `every` steps Ipt is I's running mean, Ipt ← (Ipt·l + I)/(l + 1), l = t mod every. At its end
     Ī ← β1 Ī + (1-β1) Ipt, then Ū ← β2 Ū + (1-β2) |Ipt - Ī| with the new Ī, then Ipt ← I. `uncertainties` may be left

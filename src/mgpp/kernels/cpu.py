@@ -4,7 +4,8 @@ operations that are fast there.
 Selection: after the ramp the cut moves little, and a band around the last holds it. One pass counts what lies
 under the band and gathers what lies inside, a few thousand values of millions; their order gives the cut exactly. Where
 the band does not hold the cut, or too much beside it, compiled passes count on in smaller and smaller windows, with
-256 KiB and 10 KiB on the stack of each thread; torch's operations do the full radix select, with 10 MiB.
+256 KiB and 10 KiB on the stack of each thread; torch's operations do the full radix select. Those take less than 1 MiB
+whatever they do.
 """
 
 import functools
