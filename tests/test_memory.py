@@ -12,6 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import mgpp
 from mgpp import kernels
+from mgpp.functional.score import curvature
 from mgpp.kernels import passes
 from mgpp.methods import METHODS, from_dict
 from mgpp.methods.ramp import Schedule
@@ -158,6 +159,17 @@ def test_nor_does_an_event_among_infinities_and_nan(k, tmp_path):
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         kernels.zero_smallest_([weight], k, scratch={})
     assert 0 < peak_of(profiler, tmp_path / "trace.json") < MIB / 2
+
+
+def test_nor_does_an_event_by_curvature_where_all_score_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(passes, "compiled", lambda: None)
+    weight, moment, scratch = torch.empty(400, 400), torch.full((400, 400), 0.1), {}
+    how = {"score": curvature, "inputs": [(moment, torch.tensor(0.5))], "kernel": "curvature", "scratch": scratch}
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        for _ in range(2):  # the second has a prediction
+            kernels.zero_smallest_([weight.fill_(0.5)], 90_000, **how)
+    assert int(weight.count_nonzero()) == 70_000
+    assert 0 < peak_of(profiler, tmp_path / "trace.json") < MIB - UNSEEN
 
 
 RECOMMENDED = [{}, {"decoupled": True, "score": "curvature"}]

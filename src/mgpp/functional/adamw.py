@@ -62,7 +62,6 @@ def step_(
             spread = square.float().div(adam.correction2).sqrt_().add_(adam.eps)
             update = torch.div(mean.float(), spread, out=spread).mul_(adam.lr / adam.correction1)
             weight.copy_(weight.float().mul(1 - adam.lr * adam.weight_decay).sub_(update))
-            del spread, update  # they would lie beside the next piece's
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -187,10 +187,10 @@ def _count_digits(score: Tensor, *, dtype: torch.dtype, prefix: int, shift: int,
     The others are counted too, as one digit below and one above: to leave them out would take more time and memory.
     """
     digit = order_key(score.to(dtype)).flatten()
-    limits = torch.iinfo(digit.dtype)
-    low = (prefix << bits) - (1 << limits.bits - shift - 1)  # signed keys: the lowest is -2^(width - 1)
-    digit.bitwise_right_shift_(shift).clamp_(max(low - 1, limits.min), min(low + (1 << bits), limits.max))
-    return torch.bincount(digit.sub_(low).add_(1), minlength=(1 << bits) + 2)[1:-1]
+    # Signed keys start at -2^(width - 1); the outermost are no number's, so one below and one above have room.
+    low = (prefix << bits) - (1 << torch.iinfo(digit.dtype).bits - shift - 1)
+    digit.bitwise_right_shift_(shift).clamp_(low - 1, low + (1 << bits)).sub_(low - 1)
+    return torch.bincount(digit, minlength=(1 << bits) + 2)[1:-1]
 
 
 def _value_of(prefix: int, dtype: torch.dtype) -> float:
