@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import mgpp
 from mgpp import kernels
+from mgpp.finite import largest_of
 from mgpp.functional.score import curvature
 from mgpp.kernels import passes
 from mgpp.methods import METHODS, from_dict
@@ -214,3 +216,12 @@ def test_a_look_at_weights_that_are_not_contiguous_copies_only_its_sample(tmp_pa
     assert 0 < peak_of(profiler, tmp_path / "trace.json") < 2 * MIB
     everything = torch.cat([weight.reshape(-1) for weight in weights])
     assert torch.equal(sample, everything[:: survey.stride].abs())
+
+
+def test_large_gradients_are_finite_in_float16_too_and_are_looked_at_in_pieces(tmp_path):
+    grad = torch.full((1100, 1100), 1000.0, dtype=torch.float16)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        assert math.isfinite(largest_of([grad]))
+    assert 0 < peak_of(profiler, tmp_path / "trace.json") < MIB - UNSEEN
+    grad[-1, -1] = torch.inf
+    assert not math.isfinite(largest_of([grad]))
