@@ -159,11 +159,12 @@ def test_pieces_cover_every_element_once_in_order(shape, piece, turned):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_nan_is_one_score_and_the_largest_whatever_its_bits(dtype):
     integer = {2: torch.int16, 4: torch.int32}[dtype.itemsize]
-    odd = torch.full((4,), torch.nan, dtype=dtype).view(integer)
-    odd[1:] += torch.tensor([1, torch.iinfo(integer).min, torch.iinfo(integer).min + 1], dtype=integer)
-    keys = order_key(torch.cat([odd.view(dtype), torch.tensor([torch.inf, -torch.inf, 0.0], dtype=dtype)])).tolist()
-    assert len(set(keys[:4])) == 1
-    assert keys[0] > max(keys[4:])
-    scores = torch.cat([odd.view(dtype), torch.arange(5.0).to(dtype)])
+    odd = torch.full((4, 64), torch.nan, dtype=dtype).view(integer)  # so many that they are computed as vectors
+    odd[1:] += torch.tensor([[1], [torch.iinfo(integer).min], [torch.iinfo(integer).min + 1]], dtype=integer)
+    nan = odd.view(dtype).flatten()
+    keys = order_key(torch.cat([nan, torch.tensor([torch.inf, -torch.inf, 0.0], dtype=dtype)])).tolist()
+    assert len(set(keys[:256])) == 1
+    assert keys[0] > max(keys[256:])
+    scores = torch.cat([nan, torch.arange(5.0).to(dtype)])
     cut = find_cut(lambda: [scores], 6, dtype=dtype)
     assert (math.isnan(cut.value), cut.below, cut.ties) == (True, 5, 1)

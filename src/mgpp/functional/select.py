@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -77,10 +77,16 @@ def find_cut(
 
 def order_key(score: Tensor) -> Tensor:
     """Signed integers in the order of the scores: negative floats have their magnitude bits flipped."""
-    # NaN, whatever its bits, is one score, and the largest; + 0.0: so are -0.0 and 0.0.
-    key = score.nan_to_num(math.nan, math.inf, -math.inf).add_(0.0).view(_INTEGER[score.dtype])
+    key = (score + 0.0).view(_INTEGER[score.dtype])  # + 0.0: -0.0 and 0.0 are one score
     limits = torch.iinfo(key.dtype)
-    return key.bitwise_xor_((key >> limits.bits - 1).bitwise_and_(limits.max))
+    key.bitwise_xor_((key >> limits.bits - 1).bitwise_and_(limits.max))
+    return key.masked_fill_(score.isnan(), _no_number(score.dtype))  # last: in bfloat16 a sum may turn NaN's sign
+
+
+@cache
+def _no_number(dtype: torch.dtype) -> int:
+    """The key next to infinity's: NaN, whatever its bits, is one score, and the largest."""
+    return int(torch.tensor(math.inf, dtype=dtype).view(_INTEGER[dtype])) + 1
 
 
 def zero_smallest_(
