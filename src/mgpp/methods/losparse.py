@@ -10,7 +10,6 @@ from mgpp.functional.rows import lowest_rows
 from mgpp.functional.select import Cut
 from mgpp.kernels import Promise
 from mgpp.kernels.structure import zero_rows_
-from mgpp.layers import factorize_
 from mgpp.methods.ramp import Ramp, require_matrices
 from mgpp.methods.recipe import Recipe, Score, Select, Step
 from mgpp.methods.sensitivity import Sensitivity, check_beta
@@ -49,6 +48,8 @@ class LoSparse(Ramp):
                 f"sparsity={self.sparsity} leaves {weights - int(self.sparsity * weights):,} of {weights:,} weights "
                 f"and the low-rank part of ratio={self.ratio} alone has {added:,}: lower one of them"
             )
+        from mgpp.layers import factorize_  # it needs transformers, which no other method does
+
         return factorize_(model, targets, ratio=self.ratio)
 
     def recipe(self, run: Run) -> Recipe:
