@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "mgpp"
 # Each room, and the rooms of this package that it may import beside itself.
 MAY_IMPORT = {
     "lazy": set(),
+    "version": set(),
     "functional": {"lazy"},
     "compiler": set(),
     "kernels": {"compiler", "functional"},
@@ -69,6 +70,8 @@ MAY_IMPORT = {
         "trainer",
         "tasks",
         "records",
+        "lazy",
+        "version",
     },
     "presets": {"methods", "run"},
     "compare": {"disk", "methods", "notebook", "report", "run"},
@@ -90,6 +93,7 @@ MAY_IMPORT = {
         "bench",
         "notebook",
         "report",
+        "version",
     },
     "__init__": {
         "adamw",

@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 import mgpp
+from mgpp.cli.app import COMMANDS, app, load
 
 SLOW = {"torch", "transformers", "datasets", "accelerate", "numpy"}
 
@@ -20,6 +22,17 @@ def loaded_by(code: str) -> set[str]:
 
 def test_importing_the_package_loads_no_library():
     assert loaded_by("import mgpp; dir(mgpp)") == set()
+
+
+@pytest.mark.parametrize("words", ["", "--help", "--version", "prnue", "--sparsty 0.9"])
+def test_the_command_answers_before_any_library_is_loaded(words):
+    assert loaded_by(f"from mgpp.cli import main; main({words.split()})") == set()
+
+
+@pytest.mark.parametrize("limit", [20, 60, 200])
+def test_the_help_says_of_a_command_what_the_command_says_of_itself(limit):
+    said = {name: command.get_short_help_str(limit) for name, command in typer.main.get_command(app).commands.items()}
+    assert said == {name: load(name).get_short_help_str(limit) for name in COMMANDS}
 
 
 def test_methods_need_torch_and_no_transformers():

@@ -8,17 +8,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import typer
 
 import mgpp
-from mgpp.cli.app import app
+from mgpp.cli import app as cli
 from mgpp.functional.structure import Groups, parse_structure
 from mgpp.run import RunConfig, run
 from mgpp.targets import find_targets
 from tests.pages import BLOCKS, PAGES, ROOT, Block, code_in_sentences, commands_in, count_zeros, given
 from tests.tiny import RAMP
 
-COMMANDS = typer.main.get_command(app).commands
+COMMANDS = {name: cli.load(name) for name in cli.COMMANDS}
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 TYPED = [(block, words) for block in BLOCKS if block.language in ("", "sh") for words in commands_in(block)]
 
@@ -70,7 +69,7 @@ def test_commands_are_understood_as_they_are_written(block, words, monkeypatch):
     if words[0] in ("prune", "finetune") and not reads_a_file:
         monkeypatch.setattr("mgpp.cli.prune.run", would_run)
         with pytest.raises(WouldRun):
-            app(words, standalone_mode=False)
+            cli.app(words, standalone_mode=False)
 
 
 def would_run(*args, **kwargs):

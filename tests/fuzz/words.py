@@ -5,9 +5,7 @@ from functools import cache
 from random import Random
 from typing import Any, get_args
 
-import typer
-
-from mgpp.cli.app import app
+from mgpp.cli.app import load
 from mgpp.methods import METHODS
 from mgpp.presets.read import RUN_KEYS
 from mgpp.tasks import TASKS
@@ -118,7 +116,7 @@ NUMERIC |= {"trials", "patience", "evaluations", "rounds", "length", "every", "s
 @cache
 def options_of(command: str) -> list[Any]:
     """The options of a command, and of the commands below it."""
-    found: Any = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
+    found = load(command)
     below = [one for sub in getattr(found, "commands", {}).values() for one in sub.params]
     return [one for one in (*found.params, *below) if one.param_type_name == "option" and one.name != "help"]
 

@@ -3,8 +3,7 @@
 import re
 import sys
 
-from mgpp.run import RunInterrupted, RunStopped
-from mgpp.run.reasons import is_full_disk, is_out_of_memory, reason_of
+from mgpp.run.reasons import RunInterrupted, RunStopped, is_full_disk, is_out_of_memory, reason_of
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 LONGEST = 600  # characters of a line: a value may be a whole file

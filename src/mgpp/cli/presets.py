@@ -13,7 +13,11 @@ from mgpp.presets import describe, load_preset, names, read_text
 
 Name = Annotated[str, typer.Argument(help="Such as bert-base/mnli, or a file: ./mine.toml.", show_default=False)]
 
-presets = typer.Typer(help="The paper's experiments as presets: list them, show one, copy one.", rich_markup_mode=None)
+presets = typer.Typer(
+    help="The paper's experiments as presets: list them, show one, copy one.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 
 @presets.callback(invoke_without_command=True)

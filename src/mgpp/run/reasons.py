@@ -2,11 +2,17 @@
 
 import errno
 
-import torch
-
 # safetensors and torch.save do not raise the OSError that they met.
 _FULL = ("No space left", "os error 28", "PytorchStreamWriter", "inline_container", "iostream error")
 _NO_MEMORY = ("DefaultCPUAllocator", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "Cannot allocate memory")
+
+
+class RunStopped(RuntimeError):
+    """A run that did not reach its end. The message says why, and from where it can go on."""
+
+
+class RunInterrupted(RunStopped):
+    """Stopped by the user."""
 
 
 class NoMemoryToScore(MemoryError):
@@ -33,6 +39,7 @@ def is_full_disk(error: BaseException) -> bool:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """A GPU's memory or the machine's; on a CPU torch raises a plain RuntimeError."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    # By its name, for a mistyped word should not wait for torch.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError | OSError) and any(sign in str(error) for sign in _NO_MEMORY)

@@ -4,13 +4,14 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from torch import nn
+
+from mgpp.version import mgpp_version
 
 
 def count_zeros(targets: Mapping[str, nn.Parameter]) -> dict[str, int]:
@@ -49,13 +50,6 @@ def provenance() -> dict[str, Any]:
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         },
     }
-
-
-def mgpp_version() -> str:
-    try:
-        return version("mgpp")
-    except PackageNotFoundError:  # run from a source folder that was never installed
-        return "unknown"
 
 
 def _commit() -> str | None:

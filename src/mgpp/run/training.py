@@ -19,7 +19,7 @@ from mgpp.run.evaluation import scores
 from mgpp.run.folder import TENSORBOARD_FOLDER, RunFolder, step_of
 from mgpp.run.optimizers import own_optimizer
 from mgpp.run.plan import Plan, make_plan
-from mgpp.run.reasons import reason_of
+from mgpp.run.reasons import RunInterrupted, RunStopped, reason_of
 from mgpp.run.result import count_zeros, emptied, provenance, sparsity_of
 from mgpp.run.teacher import describe_teacher, load_teacher
 from mgpp.run.trainers import make_trainer, order_of
@@ -28,14 +28,6 @@ from mgpp.targets import find_targets
 from mgpp.trainer import PruningCallback
 
 Tell = Callable[[str], None]
-
-
-class RunStopped(RuntimeError):
-    """A run that did not reach its end. The message says why, and from where it can go on."""
-
-
-class RunInterrupted(RunStopped):
-    """Stopped by the user."""
 
 
 def run(
