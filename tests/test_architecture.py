@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "trackers": {"pruner"},
     "trainer": {"finite", "methods", "preparation", "pruner", "records", "renamed", "sampler", "trackers"},
     "distillation": {"functional"},
-    "tasks": {"artifact"},
+    "tasks": {"artifact", "lazy"},
     "artifact": {"disk", "layers", "targets"},
     "run": {
         "adamw",

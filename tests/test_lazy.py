@@ -9,7 +9,12 @@ import typer
 
 import mgpp
 from mgpp.cli.app import COMMANDS, app, load
+from mgpp.cli.asked import METHOD_NAMES
+from mgpp.cli.options import SETTINGS
+from mgpp.methods import FORMS, METHODS
+from mgpp.tasks import TASKS
 
+READY = ("prune --help", "prune --sparsty 0.9", "finetune --help", "evaluate --help")
 SLOW = {"torch", "transformers", "datasets", "accelerate", "numpy"}
 
 
@@ -24,7 +29,7 @@ def test_importing_the_package_loads_no_library():
     assert loaded_by("import mgpp; dir(mgpp)") == set()
 
 
-@pytest.mark.parametrize("words", ["", "--help", "--version", "prnue", "--sparsty 0.9"])
+@pytest.mark.parametrize("words", ["", "--help", "--version", "prnue", "--sparsty 0.9", *READY])
 def test_the_command_answers_before_any_library_is_loaded(words):
     assert loaded_by(f"from mgpp.cli import main; main({words.split()})") == set()
 
@@ -33,6 +38,11 @@ def test_the_command_answers_before_any_library_is_loaded(words):
 def test_the_help_says_of_a_command_what_the_command_says_of_itself(limit):
     said = {name: command.get_short_help_str(limit) for name, command in typer.main.get_command(app).commands.items()}
     assert said == {name: load(name).get_short_help_str(limit) for name in COMMANDS}
+
+
+def test_the_help_names_every_method_and_every_task():
+    assert ", ".join([*METHODS, *FORMS]) == METHOD_NAMES
+    assert SETTINGS["task"].help == f"One of {', '.join(TASKS)}."
 
 
 def test_methods_need_torch_and_no_transformers():

@@ -67,7 +67,7 @@ def test_commands_are_understood_as_they_are_written(block, words, monkeypatch):
     command.make_context(words[0], list(rest))  # reads every option and argument, and calls nothing
     reads_a_file = any(word.endswith(".toml") for word in rest)
     if words[0] in ("prune", "finetune") and not reads_a_file:
-        monkeypatch.setattr("mgpp.cli.prune.run", would_run)
+        monkeypatch.setattr("mgpp.cli.train.run", would_run)
         with pytest.raises(WouldRun):
             cli.app(words, standalone_mode=False)
 

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("datasets")
 
 from mgpp.cli import main
-from mgpp.cli import prune as command
+from mgpp.cli import train as command
 from tests.cli.test_prune import refusal
 
 MINE = """

@@ -14,7 +14,7 @@ pytest.importorskip("datasets")
 
 import mgpp
 from mgpp.cli import main
-from mgpp.cli import prune as command
+from mgpp.cli import train as command
 from mgpp.cli.asked import read_setting
 from mgpp.methods import to_dict
 from tests.tiny import PRUNABLE, At, poison, reviews, write_csv, write_jsonl

@@ -4,12 +4,17 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mgpp.methods import FORMS, METHODS, needs_sparsity, spelled_out
-from mgpp.presets import Preset, Settings, load_preset, sparsity_of
+if TYPE_CHECKING:
+    from mgpp.presets import Preset, Settings
+
+# As mgpp.methods has them, written out: a command's help does not wait for torch.
+METHOD_NAMES = (
+    "mgpp, gmp, l2, platon, itp, movement, soft_movement, obert, losparse, prior_annealing, hold_mask, recommended"
+)
 
 Model = Annotated[str | None, typer.Argument(help="Model folder or hub id; a preset's, if none is given.")]
 Data = Annotated[
@@ -30,7 +35,7 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         "-m",
-        help=f"{', '.join([*METHODS, *FORMS])}; none fine-tunes without pruning. By default the preset's, or "
+        help=f"{METHOD_NAMES}; none fine-tunes without pruning. By default the preset's, or "
         "recommended, a form of mgpp; -m mgpp is the paper's own.",
     ),
 ]
@@ -42,8 +47,8 @@ Set = Annotated[
 
 @dataclass(frozen=True)
 class Asked:
-    settings: Settings
-    preset: Preset | None = None
+    settings: "Settings"
+    preset: "Preset | None" = None
 
 
 def read_asked(
@@ -60,6 +65,8 @@ def read_asked(
 
     A command that prunes nothing (`prunes=False`) takes only presets that need no sparsity.
     """
+    from mgpp.presets import Settings, load_preset
+
     chosen = dict(read_setting(setting) for setting in settings)
     if sparsity is not None:
         chosen["sparsity"] = sparsity
@@ -75,7 +82,9 @@ def read_asked(
     return Asked(Settings(run=run, method=_method(method or "recommended", chosen)))
 
 
-def _from_preset(preset: Preset, method: str | None, chosen: Mapping[str, Any]) -> Settings:
+def _from_preset(preset: "Preset", method: str | None, chosen: Mapping[str, Any]) -> "Settings":
+    from mgpp.presets import Settings, sparsity_of
+
     if method == "none":
         _refuse_settings(chosen)
         return preset.dense()
@@ -90,6 +99,8 @@ def _method(name: str, chosen: Mapping[str, Any]) -> dict[str, Any] | None:
     if name == "none":
         _refuse_settings(chosen)
         return None
+    from mgpp.methods import METHODS, needs_sparsity, spelled_out
+
     without = {"sparsity", "structure"} & chosen.keys() or (name in METHODS and not needs_sparsity(name))
     if not without:
         raise ValueError("how many weights should go? give --sparsity, such as --sparsity 0.9 (or --method none)")

@@ -10,11 +10,10 @@ from rich.table import Table
 
 from mgpp import compare as comparing
 from mgpp.cli import options
-from mgpp.cli.asked import read_setting
+from mgpp.cli.asked import METHOD_NAMES, read_setting
 from mgpp.cli.errors import FAILED
 from mgpp.compare.grid import AUTO, settings_by_method
 from mgpp.compare.results import as_table, failures
-from mgpp.methods import FORMS, METHODS
 
 Value = TypeVar("Value")
 
@@ -24,9 +23,7 @@ def compare(
     model: options.Model,
     data: options.Data,
     output: options.Output,
-    methods: Annotated[
-        str, typer.Option("--methods", "-m", help=f"Some of {', '.join([*METHODS, *FORMS])}.", show_default=False)
-    ],
+    methods: Annotated[str, typer.Option("--methods", "-m", help=f"Some of {METHOD_NAMES}.", show_default=False)],
     sparsities: Annotated[str, typer.Option("--sparsities", "-s", help="Such as 0.8,0.9.")] = "0.9",
     seeds: Annotated[str, typer.Option("--seeds", help="Such as 0,1,2.")] = "0",
     settings: Annotated[

@@ -10,8 +10,6 @@ from rich.table import Table
 
 from mgpp import run
 from mgpp.cli import options
-from mgpp.cli.progress import TrainingBar
-from mgpp.run.remembered import describe, remembered
 from mgpp.tasks import Source
 
 # Those that only training has a use for.
@@ -33,6 +31,9 @@ def evaluate(
     Scores on the validation rows of DATA; on all of its rows, if it is one file. The task, the columns and the lengths
     are those of the run that made MODEL, where it lies in the run's folder, unless others are given.
     """
+    from mgpp.cli.progress import TrainingBar
+    from mgpp.run.remembered import describe, remembered
+
     known = remembered(model, given)
     scoring = read_scoring(data, {**known, **given})
     console = Console(stderr=True, highlight=False)

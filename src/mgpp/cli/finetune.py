@@ -5,7 +5,6 @@ from typing import Annotated, Any
 import typer
 
 from mgpp.cli import asked, options
-from mgpp.cli.prune import train
 
 HOLD = "hold_mask"
 
@@ -32,6 +31,8 @@ def finetune(
 
     A preset such as bert-base/upstream-mnli holds the mask by itself. The folder holds what `mgpp prune` leaves there.
     """
+    from mgpp.cli.train import train
+
     read = asked.read_asked(
         preset=preset,
         places={"model": (model, other_model), "data": (data, other_data)},

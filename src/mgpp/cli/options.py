@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from mgpp.run import RunConfig
-from mgpp.tasks import TASKS
 
 DEFAULTS: dict[str, Any] = {field: value.default for field, value in RunConfig.__dataclass_fields__.items()}
 
@@ -48,7 +47,11 @@ class Setting:
 
 # In the order in which a command's help shows them.
 SETTINGS: dict[str, Setting] = {
-    "task": Setting(str, f"One of {', '.join(TASKS)}."),
+    "task": Setting(
+        str,
+        "One of text, cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, mlm, clm, squad, summarization, xsum, "
+        "cnn_dailymail.",
+    ),
     "epochs": Setting(float),
     "max_steps": Setting(int, "Optimizer steps, instead of epochs."),
     "batch_size": Setting(int),

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from mgpp import methods
-from mgpp.methods import Method
-from mgpp.methods.times import Run
-from mgpp.tasks import Data, Source, describe_data, find_task
+from mgpp import tasks
+from mgpp.tasks import Data, Source, describe_data
+
+if TYPE_CHECKING:  # a command's help tells the defaults below, and does not wait for torch
+    from mgpp.methods import Method
+    from mgpp.methods.times import Run
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -40,7 +42,7 @@ class RunConfig:
     data: Data
     output: str
     task: str = "text"
-    method: Method | None = None
+    method: "Method | None" = None
 
     text: str | None = None
     text_pair: str | None = None
@@ -95,7 +97,7 @@ class RunConfig:
     report_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        kind = find_task(self.task)
+        kind = tasks.find_task(self.task)
         if self.max_length is None:  # the number itself, so that a result tells it
             object.__setattr__(self, "max_length", kind.max_length)
         _ = self.source  # it checks its settings
@@ -138,8 +140,10 @@ class RunConfig:
     def source(self) -> Source:
         return Source(**{field.name: getattr(self, field.name) for field in fields(Source)})
 
-    def length(self, examples: int, *, devices: int = 1) -> Run:
+    def length(self, examples: int, *, devices: int = 1) -> "Run":
         """As the Trainer will count it."""
+        from mgpp.methods.times import Run
+
         per_epoch = math.ceil(math.ceil(examples / (self.batch_size * devices)) / self.accumulate)
         total = self.max_steps or math.ceil(self.epochs * per_epoch)
         if total > MOST_STEPS:
@@ -148,6 +152,8 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; an object of `datasets` is only described, and a run of it resumed with one like it."""
+        from mgpp import methods
+
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         plain |= {name: describe_data(plain[name]) for name in ("data", "eval_data")}
         method = None if self.method is None else methods.to_dict(self.method)
@@ -156,6 +162,8 @@ class RunConfig:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "RunConfig":
         """What `to_dict` wrote."""
+        from mgpp import methods
+
         method = None if plain["method"] is None else methods.from_dict(plain["method"])
         lists = {name: tuple(plain.get(name, ())) for name in _LISTS}
         return cls(**{**plain, "method": method, **lists})

@@ -1,53 +1,21 @@
 """From rows to features to a score. A run sees only the `Task`; a new task is a file here and an entry of `TASKS`."""
 
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from mgpp.tasks import glue, language, squad, summarization, text
+from mgpp.lazy import lazily
 from mgpp.tasks.source import HOLDOUT, Data, Source, describe_data
-from mgpp.tasks.task import Generation, Task, TaskKind
 
-TASKS: dict[str, TaskKind] = {
-    "text": TaskKind(
-        about="classification or regression of any text or pair of texts",
-        training=text.training_task,
-        evaluation=text.evaluation_task,
-    ),
-    "cola": glue.COLA,
-    "sst2": glue.SST2,
-    "mrpc": glue.MRPC,
-    "stsb": glue.STSB,
-    "qqp": glue.QQP,
-    "mnli": glue.MNLI,
-    "qnli": glue.QNLI,
-    "rte": glue.RTE,
-    "mlm": language.MLM,
-    "clm": language.CLM,
-    "squad": squad.SQUAD,
-    "summarization": summarization.SUMMARIZATION,
-    "xsum": summarization.XSUM,
-    "cnn_dailymail": summarization.CNN_DAILYMAIL,
-}
-
-
-def find_task(name: str) -> TaskKind:
-    if name not in TASKS:
-        raise ValueError(f"task={name!r} is not one of {', '.join(TASKS)}")
-    return TASKS[name]
-
-
-def training_task(name: str, model: str, source: Source, *, seed: int, new_head: bool = False) -> Task:
-    kind = find_task(name)
-    return kind.training(model, _with_length(kind, source), seed=seed, new_head=new_head)
-
-
-def evaluation_task(name: str, model: str, source: Source) -> Task:
-    kind = find_task(name)
-    return kind.evaluation(model, _with_length(kind, source))
-
-
-def _with_length(kind: TaskKind, source: Source) -> Source:
-    return source if source.max_length is not None else replace(source, max_length=kind.max_length)
-
+if TYPE_CHECKING:
+    from mgpp.tasks.table import TASKS, evaluation_task, find_task, training_task
+    from mgpp.tasks.task import Generation, Task, TaskKind
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "table": ["TASKS", "evaluation_task", "find_task", "training_task"],
+            "task": ["Generation", "Task", "TaskKind"],
+        },
+    )
 
 __all__ = [
     "HOLDOUT",
