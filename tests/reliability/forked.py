@@ -126,11 +126,14 @@ def _wait(child: int, after: float | None) -> int:
 
 
 def _import_all() -> None:
-    """What transformers and the tasks import only when they are used."""
+    """What the command, transformers and the tasks import only when they are used."""
     import datasets  # noqa: F401
     import sklearn.metrics  # noqa: F401
     import transformers.models.bert.modeling_bert
     import transformers.trainer  # noqa: F401
+
+    import mgpp.cli.export
+    import mgpp.cli.train  # noqa: F401
 
 
 def _run(main: Any, disk: Any, order: dict[str, Any], said: Path) -> None:
