@@ -148,7 +148,7 @@ WEIGHTS: dict[str, dict] = {"float32": {}, "bfloat16": {"dtype": torch.bfloat16}
 @pytest.mark.parametrize("case", SMALL)
 def test_nor_do_torchs_operations(case, change, weights, tmp_path, monkeypatch):
     monkeypatch.setattr(passes, "compiled", lambda: None)
-    _, peak = weigh(KEPT[case][0], stack(1100, **WEIGHTS[weights]), tmp_path, CHANGES[change])
+    _, peak = weigh(KEPT[case][0], stack(700, **WEIGHTS[weights]), tmp_path, CHANGES[change])
     assert 0 < peak < MIB - UNSEEN
 
 
