@@ -19,7 +19,7 @@ def loaded(path: str) -> ModuleType:
 @pytest.mark.parametrize(
     ("script", "page", "tables"),
     [
-        ("benchmarks/table.py", "docs/performance.md", 14),
+        ("benchmarks/table.py", "docs/performance.md", 15),
         ("benchmarks/table.py", "docs/reliability.md", 5),
         ("benchmarks/table.py", "docs/export.md", 2),
         ("experiments/tables.py", "README.md", 2),
