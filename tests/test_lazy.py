@@ -34,6 +34,16 @@ def test_the_command_answers_before_any_library_is_loaded(words):
     assert loaded_by(f"from mgpp.cli import main; main({words.split()})") == set()
 
 
+def test_a_command_quiets_its_libraries_after_they_are_loaded():
+    code = (
+        "import logging, sys, warnings; from mgpp.cli import main; main(['inspect', 'no/where']); "
+        "assert 'huggingface_hub' in sys.modules; "
+        "print(logging.getLogger('huggingface_hub').level, warnings.filters[0][0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["40", "ignore"]
+
+
 @pytest.mark.parametrize("limit", [20, 60, 200])
 def test_the_help_says_of_a_command_what_the_command_says_of_itself(limit):
     said = {name: command.get_short_help_str(limit) for name, command in typer.main.get_command(app).commands.items()}

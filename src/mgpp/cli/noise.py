@@ -29,5 +29,7 @@ def quiet_libraries() -> None:
     try:
         from datasets import disable_progress_bars
     except ImportError:
-        return
-    disable_progress_bars()
+        pass
+    else:
+        disable_progress_bars()
+    quiet_warnings()  # again: a library that is loaded sets its own level
