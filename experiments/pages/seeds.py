@@ -73,10 +73,10 @@ def _at(sparsity: float, model: str, lines: list[Line]) -> str:
     return table(["", *told_tasks(lines, tasks), "mean", f"to {RIVAL}"], rows)
 
 
-def apart(name: str, means: Means) -> str:
+def apart(name: str, means: Means, rival: str = RIVAL) -> str:
     """The mean of the differences seed by seed, and its standard error."""
-    mine, rival = means.get(name, {}), means.get(RIVAL, {})
-    pairs = [100 * (mine[seed] - rival[seed]) for seed in sorted(mine.keys() & rival.keys())]
-    if name == RIVAL or len(pairs) < 2:
+    mine, its = means.get(name, {}), means.get(rival, {})
+    pairs = [100 * (mine[seed] - its[seed]) for seed in sorted(mine.keys() & its.keys())]
+    if name == rival or len(pairs) < 2:
         return ""
     return f"{statistics.fmean(pairs):+.1f} ± {statistics.stdev(pairs) / len(pairs) ** 0.5:.1f}"

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 from experiments.glue import grid, studies
+from experiments.glue.apart import differences
 from experiments.pages import cells, glue, seeds, single
 from experiments.tables import MAKERS, fill
 from transformers import AutoConfig, AutoModelForSequenceClassification
@@ -335,6 +336,19 @@ def test_in_short_the_family_stands_beside_its_rival_on_every_model(results):
     assert rows_of(MAKERS["standing"]())[-1] == [larger, "4", "2", *last[3:]]  # no seed that only some of them have
     write(results, "table", [line for line in worse if line["cell"]["name"] != "PLATON"], larger)
     assert {row[0] for row in rows_of(MAKERS["standing"]())[2:]} == {"minilm"}
+
+
+def test_two_rows_of_the_table_are_apart_on_all_tasks_on_each_and_without_each(results):
+    own = {"GMP": 0.7, "L2": 0.6}
+    cells_of = choose(results)
+    scores = [own.get(cell["name"], 0.5) + cell["seed"] * (cell["task"] == "rte") / 100 for cell in cells_of]
+    lines = [line_of(cell, score + (cell["name"] == "GMP" and cell["task"] == "cola") / 10)
+             for cell, score in zip(cells_of, scores, strict=True)]  # fmt: skip
+    write(results, "table", lines)
+    told = differences("minilm", "GMP", "L2")
+    assert told[:3] == ["80%, all tasks: +12.0 ± 0.0", "80%, CoLA: +20.0 ± 0.0", "80%, MRPC: +10.0 ± 0.0"]
+    assert "90%, without CoLA: +10.0 ± 0.0" in told
+    assert set(differences("minilm", "GMP", "GMP")) == {line.partition(":")[0] + ": not run" for line in told}
 
 
 def test_variations_stand_beside_the_recommended_form(results):

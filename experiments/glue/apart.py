@@ -1,0 +1,32 @@
+"""How far two rows of Table 1 are apart: the mean of the differences seed by seed, ± its standard error, in points.
+
+python experiments/glue/apart.py MODEL NAME RIVAL        such as: mpnet-base 'MGPP recommended' PLATON
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from experiments.glue import grid
+from experiments.pages.cells import LABELS
+from experiments.pages.glue import lines_in_table, of_seeds
+from experiments.pages.seeds import apart
+
+
+def differences(model: str, name: str, rival: str) -> list[str]:
+    """At every sparsity over all tasks, on each alone, and without each."""
+    lines = lines_in_table(model) + lines_in_table(model, "seeds")
+    planned = grid.planned(model)
+    parts = {"all tasks": list(planned.tasks)}
+    parts |= {LABELS[task]: [task] for task in planned.tasks}
+    parts |= {f"without {LABELS[task]}": [each for each in planned.tasks if each != task] for task in planned.tasks}
+    return [
+        f"{sparsity:.0%}, {part}: {apart(name, of_seeds(lines, sparsity, tasks), rival) or 'not run'}"
+        for sparsity in planned.sparsities
+        for part, tasks in parts.items()
+    ]
+
+
+if __name__ == "__main__":
+    print("\n".join(differences(*sys.argv[1:])))
