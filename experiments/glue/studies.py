@@ -1,11 +1,13 @@
-"""Methods that look broken beside their papers, each with its settings turned, on held-out train rows; and a teacher
-that is larger than its pupil.
+"""Methods that look broken beside their papers, each with its settings turned, on held-out train rows; and, on the
+validation sets, teachers: one that is larger than its pupil, and one with time.
 
 python experiments/glue/studies.py movement MODEL CELLS      hard movement, masked more or less often
 python experiments/glue/studies.py annealing MODEL CELLS     prior annealing, and magnitude cut at one blow
 python experiments/glue/studies.py clipping MODEL CELLS      the paper's MGPP with nothing clipped
+python experiments/glue/studies.py higher MODEL CELLS        candidates of Table 1 at a rate above the highest of them
 python experiments/glue/studies.py longer MODEL CELLS        a few candidates of Table 1 in longer runs
 python experiments/glue/studies.py taught MODEL CELLS        a larger teacher; the teachers themselves come first
+python experiments/glue/studies.py patient MODEL CELLS       longer runs, with a teacher as large and without
 """
 
 import json
@@ -44,6 +46,16 @@ PUPILS: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
     "dense": (None, (0.0,)),
     "MGPP recommended": (RECOMMENDED, (0.9, 0.95)),
     "PLATON": ({"method": "platon", "beta2": 0.95}, (0.9, 0.95)),
+}
+
+# The same again without hurry, with the dense model of that length as a teacher and without one.
+PATIENT = {"stsb": 24, "sst2": 6}  # epochs
+
+# Those that chose the highest rate of their candidates.
+HIGHER_OF = {
+    "minilm": ("GMP", "L2", "PA", "ITP", "MGPP (paper)", "MGPP decoupled"),
+    "mpnet-base": ("PLATON", "MGPP recommended"),
+    "deberta-v3-xsmall": ("GMP", "L2", "PLATON", "MGPP (paper)", "curvature, no prior", "MGPP recommended"),
 }
 
 # What longer runs change for a larger model, on the task where the methods differ most.
@@ -103,6 +115,20 @@ def clipping(model: str) -> list[dict[str, Any]]:
     ]
 
 
+def higher_rate(model: str) -> float:
+    return 2 * RATES[model][-1]
+
+
+def higher(model: str) -> list[dict[str, Any]]:
+    """All candidates of these methods, as they were but for the rate."""
+    told = {"lr": higher_rate(model), "held_out": True, "seed": 0}
+    return [
+        cell(name, model, task, {**METHODS[name][0], **own}, CHOOSE_AT, **told)
+        for task, name in product(CHOOSE_ON, HIGHER_OF[model])
+        for own in METHODS[name][1]
+    ]
+
+
 def longer(model: str) -> list[dict[str, Any]]:
     """Candidates of Table 1, of each method one with its rates, in longer runs."""
     told = {"held_out": True, "seed": 0}
@@ -127,7 +153,24 @@ def taught(model: str) -> list[dict[str, Any]]:
     ]
 
 
-STUDIES = {"movement": movement, "annealing": annealing, "clipping": clipping, "longer": longer, "taught": taught}
+def patient(model: str) -> list[dict[str, Any]]:
+    """At the middle rate, as there. The dense models come first: they are the teachers."""
+    rate = RATES[model][1]
+    teacher = {**TEACHER, "lr": rate}
+    cells = []
+    for task, epochs in PATIENT.items():
+        of_task = [
+            cell(f"{name}{ending}", model, task, method, sparsities[0], lr=rate, seed=seed, **more)
+            for name, (method, sparsities) in PUPILS.items()
+            for ending, more in (("", {}), (" + teacher", {"teacher": teacher}))
+            if method is not None or not more
+            for seed in TABLES["table"].seeds
+        ]
+        cells += [{**each, "epochs": epochs} for each in of_task]
+    return cells
+
+
+STUDIES = {study.__name__: study for study in (movement, annealing, clipping, higher, longer, taught, patient)}
 
 if __name__ == "__main__":
     what, model, path = sys.argv[1:]

@@ -1,6 +1,8 @@
 """What was tried beside the package's own pieces, for the ablations: other scores, another prior, and other fates for
-pruned weights. They are compositions like the methods themselves, and not fused."""
+pruned weights. They are compositions like the methods themselves; a score is written out, four bytes a weight, and
+taken from there by the package's own launches."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,48 +17,74 @@ from mgpp.methods.ramp import Schedule
 from mgpp.methods.recipe import Between, Hold, Penalty, Recipe, Regrow, Step
 from mgpp.methods.times import Run
 
+Tensors = Sequence[Tensor]
+
+
+def moments_of(step: Step) -> Tensors:
+    """v̂ of every weight. One optimizer steps them all, so one correction is everyone's."""
+    moments, corrections = zip(*Curvature().beside(step), strict=True)
+    return torch._foreach_div(moments, float(corrections[0]))
+
+
+def curvatures(weights: Tensors, moments: Tensors) -> Tensors:
+    """|θ|·√v̂."""
+    return torch._foreach_mul(torch._foreach_abs(weights), torch._foreach_sqrt(moments))
+
+
+class Written(Curvature):
+    """A score of all weights and their second moments at once."""
+
+    kernel = "input"
+
+    def of(self, weights: Tensors, moments: Tensors) -> Tensors:
+        raise NotImplementedError
+
+    def beside(self, step: Step) -> list[tuple[Tensor, ...]]:
+        weights = list(step.weights)
+        room = step.scratch.setdefault("scores", [torch.empty_like(weight) for weight in weights])
+        torch._foreach_copy_(room, self.of(weights, moments_of(step)))
+        return [(score,) for score in room]
+
+    def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor:
+        return beside[0]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Power(Curvature):
+class Power(Written):
     """|θ|·v̂^(p/2): size at p = 0, curvature at p = 1."""
 
     power: float
-    kernel = None
 
-    def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor:
-        v, correction = beside
-        return weight.abs() * (v / correction.to(v.device)).pow_(self.power / 2)
+    def of(self, weights: Tensors, moments: Tensors) -> Tensors:
+        return torch._foreach_mul(torch._foreach_abs(weights), torch._foreach_pow(moments, self.power / 2))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Levelled(Curvature):
+class Levelled(Written):
     """|θ|·√v̂ over the mean of v̂ in the weight's own matrix to the power a/2: at a = 1 no matrix counts for more because
     its gradients are larger."""
 
     power: float
-    kernel = None
 
-    def beside(self, step: Step) -> list[tuple[Tensor, ...]]:
-        return [(v, correction, v.mean().clamp_(min=1e-30)) for v, correction in super().beside(step)]
-
-    def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor:
-        v, correction, level = beside
-        return weight.abs() * (v / correction.to(v.device)).sqrt_() / level.pow(self.power / 2)
+    def of(self, weights: Tensors, moments: Tensors) -> Tensors:
+        levels = [moment.mean().clamp_(min=1e-30).pow_(self.power / 2) for moment in moments]
+        return torch._foreach_div(curvatures(weights, moments), levels)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Posterior(Curvature):
-    """log N(θ; 0, σ1² + s²) against N(θ; 0, s²) turned round: the evidence for a slab over a point at zero, where s² =
-    1/(F + 1/σ1²) is the Laplace estimate of θ's posterior variance and F = `examples`·v̂ the Fisher information. Its
-    softplus, which has the same order: a score is not negative."""
+class Posterior(Written):
+    """2 log N(θ; 0, σ1² + s²) / N(θ; 0, s²): the evidence for a slab against a point at zero, where s² = 1/F is the
+    variance of θ by Laplace's method and F = `examples`·v̂ the Fisher information. Its softplus, which has the same
+    order: a score is not negative."""
 
     examples: float
     slab_var: float
-    kernel = None
 
-    def __call__(self, weight: Tensor, *beside: Tensor) -> Tensor:
-        v, correction = beside
-        fisher = (v / correction.to(v.device)).mul_(self.examples)
+    def of(self, weights: Tensors, moments: Tensors) -> Tensors:
+        return [self._of_one(weight, moment) for weight, moment in zip(weights, moments, strict=True)]
+
+    def _of_one(self, weight: Tensor, moment: Tensor) -> Tensor:
+        fisher = moment * self.examples
         odds = fisher * self.slab_var + 1
         return F.softplus(weight.square() * fisher * (1 - 1 / odds) - odds.log())
 
@@ -73,21 +101,20 @@ class Following(Penalty):
         share = self.schedule.warm_up(step.t)
         if share == 0:
             return
-        beside = Curvature().beside(step)
-        found = [Curvature()(weight, *each) for weight, each in zip(step.weights, beside, strict=True)]
+        weights = list(step.weights)
+        found = curvatures(weights, moments_of(step))
         if step.t % self.schedule.every == 0 or "level" not in step.scratch:
             step.scratch["level"] = self._level(found)
         pulls = torch._foreach_div(found, step.scratch["level"])
         torch._foreach_pow_(pulls, 4)
         torch._foreach_add_(pulls, 1.0)
         torch._foreach_reciprocal_(pulls)
-        torch._foreach_mul_(pulls, self.reach * share * step.learning_rates(step.weights)[0])
-        sizes = torch._foreach_abs(list(step.weights))
-        torch._foreach_minimum_(pulls, sizes)  # never past zero
-        for weight, pull in zip(step.weights, pulls, strict=True):
-            weight.sub_(pull.mul_(weight.sign()))
+        torch._foreach_mul_(pulls, self.reach * share * step.learning_rates(weights)[0])
+        torch._foreach_minimum_(pulls, torch._foreach_abs(weights))  # never past zero
+        torch._foreach_mul_(pulls, torch._foreach_sign(weights))
+        torch._foreach_sub_(weights, pulls)
 
-    def _level(self, found: list[Tensor]) -> Tensor:
+    def _level(self, found: Tensors) -> Tensor:
         sample = torch.cat([score.flatten()[::101] for score in found])
         return sample.kthvalue(max(1, int(self.schedule.sparsity * len(sample)))).values.clamp_(min=1e-30)
 

@@ -25,7 +25,7 @@ import torch.multiprocessing as mp
 from mgpp.run.result import provenance
 
 STACKING = ("minilm", "mpnet-base", "deberta-v3-xsmall")  # whose families stack.py knows
-# Not with the others: it changes layers; it takes gradients of its own; it is not fused.
+# Not with the others: it changes layers; it takes gradients of its own; it takes more launches.
 APART = ("losparse", "obert", "tried")
 
 Cell = dict[str, Any]

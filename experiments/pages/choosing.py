@@ -32,9 +32,15 @@ def chosen(model: str) -> str:
 def _row(name: str, told: dict[str, Any], cells: list[Cell]) -> list[str]:
     mine = [cell for cell in cells if cell["name"] == name]
     planned = len({key_of({**cell, "task": "", "epochs": 0}) for cell in mine})
-    own = ", ".join(_shown(key, (told["method"] or {}).get(key)) for key in _varied([cell["method"] for cell in mine]))
+    own = own_settings({"name": name, "method": told["method"]}, cells)
     of = str(planned) if told["of"] >= planned else f"{told['of']} of {planned} run"
     return [name, f"{told['lr']:g}", own, points(told["held_out"]), of]
+
+
+def own_settings(cell: Cell, cells: list[Cell]) -> str:
+    """Those in which the candidates of its method differ."""
+    varied = _varied([other["method"] for other in cells if other["name"] == cell["name"]])
+    return ", ".join(_shown(key, (cell["method"] or {}).get(key)) for key in varied)
 
 
 def _varied(methods: list[dict[str, Any] | None]) -> list[str]:

@@ -62,17 +62,24 @@ def squad() -> str:
     return joined(table(head, rows), made_by(command, [result for _, result in found]))
 
 
-def cnn_dailymail() -> str:
+WRITER = "flan-T5-small as tuned to write titles (77M weights, read from int8; the package is MIT, flan-T5 Apache-2.0)"
+# What is summarised, and which part of it: how many articles of it are trained on and scored on comes after.
+SUMMARISED = {
+    "cnn_dailymail": ("CNN/DailyMail", "the validation split of CNN/DailyMail (Apache-2.0)"),
+    "xsum": ("XSum", "parts of XSum's test and validation splits (articles of the BBC; no licence stated)"),
+}
+
+
+def summaries(experiment: str) -> str:
     """A section of its own, and none at all before a run has come back."""
-    found = read_all("cnn_dailymail")
+    found = read_all(experiment)
     if not found:
         return ""
+    title, data = SUMMARISED[experiment]
     first = found[0][1]
     about = (
-        "flan-T5-small as tuned to write titles (77M weights, read from int8; the package is MIT, flan-T5 Apache-2.0), "
-        f"on the validation split of CNN/DailyMail (Apache-2.0): {first['train_rows']:,} articles to train on, "
-        f"{first['eval_rows']:,} held out, documents of at most {first['config']['max_length']} tokens, "
-        f"{first['config']['epochs']:g} epochs, "
+        f"{WRITER}, on {data}: {first['train_rows']:,} articles to train on, {first['eval_rows']:,} to be scored on, "
+        f"documents of at most {first['config']['max_length']} tokens, {first['config']['epochs']:g} epochs, "
         f"one seed, nothing tuned; {first['config']['beams']} beams."
     )
     names = ("rouge1", "rouge2", "rougeLsum")
@@ -80,9 +87,9 @@ def cnn_dailymail() -> str:
         [FORMS[form], f"{result['sparsity']:.0%}", *[f"{100 * result['after'][name]:.1f}" for name in names]]
         for form, result in found
     ]
-    made = made_by("experiments/cnn_dailymail/run.sh MODEL DATA OUT", [result for _, result in found])
+    made = made_by(f"experiments/{experiment}/run.sh MODEL DATA OUT", [result for _, result in found])
     head = ["", "sparsity", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum"]
-    return joined("## Summaries: CNN/DailyMail", about, table(head, rows), made)
+    return joined(f"## Summaries: {title}", about, table(head, rows), made)
 
 
 def decoder() -> str:

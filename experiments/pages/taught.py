@@ -1,4 +1,4 @@
-"""Pupils alone, with a teacher of their own size, and with a larger one."""
+"""Pupils alone, with a teacher of their own size, and with a larger one; and the former two with more time."""
 
 from experiments.glue import grid, studies
 from experiments.pages.cells import Line, command_of, lines_of, planned_among, told_tasks
@@ -22,6 +22,23 @@ def taught(model: str) -> str:
             rows += _rows(lines, name, sparsity, name, studies.LARGER_TEACHER)
     head = ["", "sparsity", "teacher", *told_tasks(lines, list(studies.TAUGHT_ON))]
     return joined(missing, table(head, rows), made_by(command_of(model, "taught"), lines))
+
+
+def patient(model: str) -> str:
+    cells = studies.patient(model)
+    lines = planned_among(lines_of(model, "patient"), cells)
+    missing = progress(len(lines), len(cells))
+    if not lines:
+        return missing
+    usual, longer = (", ".join(str(of[task]) for task in studies.TAUGHT_ON) for of in (grid.EPOCHS, studies.PATIENT))
+    rows: Rows = []
+    for name, (_, (sparsity, *_)) in studies.PUPILS.items():
+        for ending, teacher in TEACHERS.items():
+            for epochs, found in {usual: lines_in_table(model), longer: lines}.items():
+                of_it = _rows(found, f"{name}{ending}", sparsity, name, teacher)
+                rows += [[*row[:3], epochs, *row[3:]] for row in of_it]
+    head = ["", "sparsity", "teacher", "epochs", *told_tasks(lines, list(studies.TAUGHT_ON))]
+    return joined(missing, table(head, rows), made_by(command_of(model, "patient"), lines))
 
 
 def _rows(lines: list[Line], name: str, sparsity: float, told: str, teacher: str) -> Rows:

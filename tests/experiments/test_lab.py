@@ -62,6 +62,25 @@ def test_cells_are_trained_together_and_pruned_exactly(room):
     assert all(0 <= result["metrics"]["validation"]["accuracy"] <= 1 for result in results)
 
 
+def test_tried_scores_are_what_they_say():
+    from scores import Levelled, Posterior, Power, curvatures
+
+    torch.manual_seed(0)
+    weights, moments = [torch.randn(3, 5), torch.randn(7)], [torch.rand(3, 5) + 0.1, torch.rand(7) + 0.1]
+    assert all(map(torch.equal, Power(power=0.0).of(weights, moments), [weight.abs() for weight in weights]))
+    torch.testing.assert_close(Power(power=1.0).of(weights, moments), curvatures(weights, moments))
+    expected = [weight.abs() * moment**0.375 for weight, moment in zip(weights, moments, strict=True)]
+    torch.testing.assert_close(Power(power=0.75).of(weights, moments), expected)
+    larger = [moments[0], 9 * moments[1]]
+    torch.testing.assert_close(Levelled(power=1.0).of(weights, larger), Levelled(power=1.0).of(weights, moments))
+    torch.testing.assert_close(Levelled(power=0.0).of(weights, larger), curvatures(weights, larger))
+    posterior = Posterior(examples=50.0, slab_var=0.1)
+    for found, weight, moment in zip(posterior.of(weights, moments), weights, moments, strict=True):
+        spike, slab = (torch.distributions.Normal(0, (1 / (50 * moment) + var).sqrt()) for var in (0.0, 0.1))
+        odds = 2 * (slab.log_prob(weight) - spike.log_prob(weight))
+        torch.testing.assert_close(found, torch.nn.functional.softplus(odds))
+
+
 def test_a_pupil_learns_from_another_model_and_is_no_teacher_itself(room):
     from train import teacher_logits, train
 

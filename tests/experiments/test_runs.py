@@ -28,12 +28,13 @@ echo "half a result"
 [[ $name != "${FAILS:-}" ]]
 """
 NAMES = {
-    "squad": [
-        *["dense", "mgpp-80", "mgpp-90", "platon-80", "platon-90"],
-        *[f"recommended-{at}" for at in (50, 70, 80, 90, 95)],
-    ],
-    "cnn_dailymail": ["dense", "mgpp-80", "recommended-50", "recommended-80"],
-    "decoder": ["dense", *[f"{form}-{at}" for form in ("gmp", "platon", "mgpp", "recommended") for at in (50, 70)]],
+    experiment: ["dense", *[f"{form}-{at}" for form in ("gmp", "mgpp", "platon", "recommended") for at in sparsities]]
+    for experiment, sparsities in {
+        "squad": (50, 70, 80, 90, 95),
+        "cnn_dailymail": (50, 80),
+        "xsum": (50, 80),
+        "decoder": (50, 70),
+    }.items()
 }
 
 
@@ -140,7 +141,7 @@ def test_a_second_call_runs_only_what_failed(call, tmp_path):
     assert (tmp_path / "out" / "mgpp-80.json").read_text() == "half a result\n"
 
 
-@pytest.mark.parametrize("experiment", ["squad", "cnn_dailymail", "decoder"])
+@pytest.mark.parametrize("experiment", ["squad", "cnn_dailymail", "xsum", "decoder"])
 def test_a_run_that_was_cut_short_goes_on(call, tmp_path, experiment):
     for name, files in {"dense": ["run.json"], NAMES[experiment][1]: ["run.json", "result.json"]}.items():
         (tmp_path / "out" / name).mkdir(parents=True)

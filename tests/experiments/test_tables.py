@@ -247,7 +247,7 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
     "maker",
     [
         "summary", "table1", "table2", "seeds", "chosen", "ablations", "varied", "figure2", "sweep", "candidates",
-        "movement", "cut", "annealing", "gradients", "clipping", "longer", "taught",
+        "movement", "cut", "annealing", "gradients", "clipping", "higher", "longer", "taught", "patient",
     ],
 )  # fmt: skip
 def test_without_results_every_maker_says_so(results, maker):
@@ -287,6 +287,34 @@ def test_a_larger_teacher_stands_beside_none_and_one_as_large(results):
     assert [row[2] for row in rows if row[0] == "dense"] == ["none", "mpnet-base"]
     write(results, "taught", [line_of(cell, 0.8) for cell in cells if cell["task"] == "stsb" and cell["seed"] == 0])
     assert row_of(MAKERS["taught"]("minilm"), "PLATON", 2)[3:] == ["", "80.0 (1)"]
+
+
+def test_candidates_at_a_higher_rate_stand_beside_the_others(results):
+    choose(results)
+    write(results, "higher", [line_of(cell, 0.7) for cell in studies.higher("minilm")])
+    text = MAKERS["higher"]("minilm")
+    assert "Not all" not in text
+    assert rows_of(text)[0][2:] == ["5e-05", "0.0001", "0.0002", "0.0004"]
+    assert row_of(text, "GMP")[1:] == ["", "50.0", "40.0", "40.0", "70.0"]
+    assert row_of(text, "L2", 1)[1] == "weight 0.001"
+    some = [line_of(cell, 0.7) for cell in studies.higher("minilm") if cell["task"] != "mrpc"]
+    write(results, "higher", some)
+    assert row_of(MAKERS["higher"]("minilm"), "GMP")[-1] == ""  # no mean of two tasks
+
+
+def test_longer_taught_runs_stand_beside_those_of_the_usual_length(results):
+    table = choose(results)
+    write(results, "table", [line_of(cell, 0.7 if cell.get("teacher") else 0.6) for cell in table])
+    cells = studies.patient("minilm")
+    write(results, "patient", [line_of(cell, 0.9 if cell.get("teacher") else 0.8) for cell in cells])
+    text = MAKERS["patient"]("minilm")
+    assert "Not all" not in text
+    of_platon = [row[1:] for row in rows_of(text) if row[0] == "PLATON"]
+    assert [row[:3] for row in of_platon] == [
+        ["90%", teacher, epochs] for teacher in ("none", "as large") for epochs in ("2, 6", "6, 24")
+    ]
+    assert [row[3:] for row in of_platon] == [[f"{score}.0 ± 0.0"] * 2 for score in (60, 80, 70, 90)]
+    assert [row[3] for row in rows_of(text) if row[0] == "dense"] == ["2, 6", "6, 24"]
 
 
 def test_more_seeds_stand_together_with_those_of_the_table(results):
@@ -468,12 +496,14 @@ def run_of(folder, experiment: str, name: str, sparsity: float, **after: float) 
     (folder / experiment / "results" / f"{name}.json").write_text(json.dumps(result))
 
 
-def test_summaries_have_a_section_once_a_run_came_back(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("experiment", "title"), [("cnn_dailymail", "CNN/DailyMail"), ("xsum", "XSum")])
+def test_summaries_have_a_section_once_a_run_came_back(tmp_path, monkeypatch, experiment, title):
     monkeypatch.setattr(single, "EXPERIMENTS", tmp_path)
-    assert MAKERS["cnn_dailymail"]() == ""
-    run_of(tmp_path, "cnn_dailymail", "recommended-80", 0.8, rouge1=0.25, rouge2=0.125, rougeLsum=0.2)
-    text = MAKERS["cnn_dailymail"]()
-    assert text.startswith("## Summaries")
+    assert MAKERS["summaries"](experiment) == ""
+    run_of(tmp_path, experiment, "recommended-80", 0.8, rouge1=0.25, rouge2=0.125, rougeLsum=0.2)
+    text = MAKERS["summaries"](experiment)
+    assert text.startswith(f"## Summaries: {title}\n")
+    assert f"`experiments/{experiment}/run.sh MODEL DATA OUT`" in text
     assert "12,000 articles" in text
     assert rows_of(text)[2] == ["MGPP recommended", "80%", "25.0", "12.5", "20.0"]
 
