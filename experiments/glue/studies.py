@@ -54,7 +54,7 @@ PATIENT = {"stsb": 24, "sst2": 6}  # epochs
 # Those that chose the highest rate of their candidates.
 HIGHER_OF = {
     "minilm": ("GMP", "L2", "PA", "ITP", "MGPP (paper)", "MGPP decoupled"),
-    "mpnet-base": ("PLATON", "MGPP recommended"),
+    "mpnet-base": ("GMP", "L2", "PLATON", "MGPP recommended"),
     "deberta-v3-xsmall": ("GMP", "L2", "PLATON", "MGPP (paper)", "curvature, no prior", "MGPP recommended"),
 }
 
