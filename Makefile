@@ -29,7 +29,7 @@ audit: $(READY)
 # On a machine with its own CUDA build of torch: uses that Python as it is (it needs pytest and hypothesis), installs
 # nothing, and runs all that a device can change.
 test-gpu:
-	PYTHONPATH=src:. $(PYTHON) -m pytest -p no:cacheprovider --device cuda \
+	PYTHONPATH=src:. OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:cacheprovider --device cuda \
 		tests/test_gpu.py tests/kernels tests/functional tests/methods tests/runtime tests/scale/test_gpu.py
 
 # torch first and alone: its pinned build must be in place before another package's looser range is read. DeepSpeed by
