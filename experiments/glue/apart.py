@@ -1,6 +1,7 @@
 """How far two rows of Table 1 are apart: the mean of the differences seed by seed, ± its standard error, in points.
 
 python experiments/glue/apart.py MODEL NAME RIVAL        such as: mpnet-base 'MGPP recommended' PLATON
+python experiments/glue/apart.py MODEL STUDY/NAME RIVAL  a row of a study: minilm 'taught/MGPP recommended' dense
 """
 
 import sys
@@ -9,14 +10,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from experiments.glue import grid
-from experiments.pages.cells import LABELS
+from experiments.pages.cells import LABELS, Line, lines_of
 from experiments.pages.glue import lines_in_table, of_seeds
 from experiments.pages.seeds import apart
 
 
 def differences(model: str, name: str, rival: str) -> list[str]:
     """At every sparsity over all tasks, on each alone, and without each."""
-    lines = lines_in_table(model) + lines_in_table(model, "seeds")
+    lines = _row(model, name) + _row(model, rival)
     planned = grid.planned(model)
     parts = {"all tasks": list(planned.tasks)}
     parts |= {LABELS[task]: [task] for task in planned.tasks}
@@ -26,6 +27,13 @@ def differences(model: str, name: str, rival: str) -> list[str]:
         for sparsity in planned.sparsities
         for part, tasks in parts.items()
     ]
+
+
+def _row(model: str, told: str) -> list[Line]:
+    """Its lines, named as it is told."""
+    study, _, name = told.rpartition("/")
+    lines = lines_of(model, study) if study else lines_in_table(model) + lines_in_table(model, "seeds")
+    return [{**line, "cell": {**line["cell"], "name": told}} for line in lines if line["cell"]["name"] == name]
 
 
 if __name__ == "__main__":

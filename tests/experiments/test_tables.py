@@ -377,6 +377,9 @@ def test_two_rows_of_the_table_are_apart_on_all_tasks_on_each_and_without_each(r
     assert told[:3] == ["80%, all tasks: +12.0 ± 0.0", "80%, CoLA: +20.0 ± 0.0", "80%, MRPC: +10.0 ± 0.0"]
     assert "90%, without CoLA: +10.0 ± 0.0" in told
     assert set(differences("minilm", "GMP", "GMP")) == {line.partition(":")[0] + ": not run" for line in told}
+    write(results, "patient", [line_of(cell, 0.4) for cell in studies.patient("minilm") if cell["task"] == "sst2"])
+    told = differences("minilm", "patient/PLATON", "L2")
+    assert [line for line in told if line.startswith("90%") and "not run" not in line] == ["90%, SST-2: -20.0 ± 0.0"]
 
 
 def test_variations_stand_beside_the_recommended_form(results):
