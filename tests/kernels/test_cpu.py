@@ -42,7 +42,7 @@ def test_small_moves_are_served_by_the_prediction_and_large_ones_are_not(share):
         served.append(assert_selects_alike(weights, k, scratch))
     assert not served[0]
     assert served[2] or share == 0.0  # the smallest of all moves by more than a band
-    assert not served[3]
+    assert not served[3] or share == 0.0  # of all that stay the smallest is the cut, wherever it is
 
 
 def test_a_cut_that_moves_by_two_percent_every_time_is_served_from_the_second_move_on():

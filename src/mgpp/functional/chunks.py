@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-# 64 Ki values: at 12 bytes for each what is worked on takes 768 KiB. At 4 bytes, in pieces three times as large, the
-# prior over 10.6M weights takes 12 ms on 2 cores, where it takes 17 ms in pieces of 64 Ki.
+# 64 Ki values: at 12 bytes for each what is worked on takes 768 KiB.
 CHUNK = 1 << 16
 
 

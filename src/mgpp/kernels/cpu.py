@@ -4,8 +4,8 @@ operations that are fast there.
 Selection: after the ramp the cut moves little, and a band around the last holds it. One pass counts what lies
 under the band and gathers what lies inside, a few thousand values of millions; their order gives the cut exactly. Where
 the band does not hold the cut, or too much beside it, compiled passes count on in smaller and smaller windows, with
-256 KiB and 10 KiB on the stack of each thread; torch's operations do the full radix select. Those take less than 1 MiB
-whatever they do.
+256 KiB and 10 KiB on the stack of each thread; torch's operations do the full radix select. Those try a floor far under
+the last cut first (gap.py), and take less than 1 MiB whatever they do.
 """
 
 import functools
@@ -21,8 +21,9 @@ from mgpp.functional.prior import log_odds
 from mgpp.functional.score import magnitude
 from mgpp.functional.select import Cut, Score, find_cut, zero_below_
 from mgpp.functional.select import zero_smallest_ as by_radix_
-from mgpp.kernels import curvature, passes
+from mgpp.kernels import curvature, gap, passes
 from mgpp.kernels.passes import Band, Strength
+from mgpp.kernels.pieces import buffers, pieces
 
 # The band on either side of the last cut, relative: four times the cut's last move, within these bounds. A wider one
 # would gather a large part of all scores.
@@ -81,17 +82,23 @@ def add_prior_gradient_(
     if compiled is not None:
         compiled.add_prior_gradient_(weights, grads, strength, (c1, c2))
         return
-    offset = torch.tensor(-c1, dtype=torch.float32)
+    room, stiffness = buffers(1, weights), Stiffness(c1, c2, strength)
     for weight, grad in zip(weights, grads, strict=True):
-        for w, g in chunks(weight, grad, times=3):
-            in_spike = in_spike_(torch.addcmul(offset, w, w, value=-c2))
-            g.addcmul_(w, in_spike.mul_(strength.spike).add_(strength.slab))
-            del in_spike
+        for w, g, pull in pieces(room, weight, grad):
+            g.addcmul_(w, stiffness(w, out=pull))
 
 
-def in_spike_(log_odds_of_spike: Tensor) -> Tensor:
-    """Their probability, in place. What lies further out is nothing beside the slab's part, and slow to compute."""
-    return log_odds_of_spike.clamp_(min=-80).sigmoid_()
+class Stiffness:
+    """Twin: mgpp.functional.prior.prior_stiffness, times a strength."""
+
+    def __init__(self, c1: float, c2: float, strength: Strength) -> None:
+        self.c2, self.spike = c2, strength.spike
+        self.offset, self.slab = torch.tensor([-c1, strength.slab], dtype=torch.float32)
+
+    def __call__(self, w: Tensor, *, out: Tensor) -> Tensor:
+        # clamp: what lies further out is nothing beside the slab's part, and slow to compute.
+        in_spike = torch.addcmul(self.offset, w, w, value=-self.c2, out=out).clamp_(min=-80).sigmoid_()
+        return torch.add(self.slab, in_spike, alpha=self.spike, out=out)
 
 
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -129,10 +136,12 @@ def zero_smallest_(
         cut = compiled.find_cut(weights, beside, k, band)
         taken = Taken(cut, compiled.zero_below_(weights, beside, cut))
     elif near > 0:
-        taken = scores.take_by_torch_(k, band)
+        taken = scores.take_under_floor_(k, near) if scratch.get("k") == k else None
+        taken = taken or scores.take_by_torch_(k, band)
     if taken is None:
         taken = by_radix_(weights, k, score=score, inputs=inputs)
     value = taken.value if isinstance(taken, Cut) else taken.at.value
+    scratch["k"] = k
     scratch["cut"] = (value, abs(value - near) / value if near > 0 and value > 0 else LEAST_BAND)
     return taken
 
@@ -145,7 +154,8 @@ def zero_under_(weights: Sequence[Tensor], cut: float) -> None:
         return
     # hardshrink keeps |w| > λ: with λ the float just under the cut that is |w| >= cut. It is one vectorised pass, where
     # a comparison and masked_fill_ take seven times as long.
-    just_under = float(torch.nextafter(torch.tensor(cut), torch.tensor(0.0)))
+    at, zero = torch.tensor([cut, 0.0], dtype=torch.float32)
+    just_under = float(torch.nextafter(at, zero))
     for weight in weights:
         torch.hardshrink(weight, just_under, out=weight)
 
@@ -185,6 +195,12 @@ class _Scores:
                 moment = chunk_of.setdefault(float(moment), moment.expand(passes.CHUNK).contiguous())
             inputs.append((moment, correction))
         return inputs
+
+    def take_under_floor_(self, k: int, near: float) -> Taken | None:
+        if not (self.are_sizes or self.are_curvatures):
+            return None
+        found = gap.take_(self.weights, self.inputs, k, near)
+        return Taken(*found) if found is not None else None
 
     def take_by_torch_(self, k: int, band: Band) -> Cut | Taken | None:
         """Zero the k weights of smallest score, if the cut under which they lie is inside the band, by torch's

@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.optim.adamw import adamw as torchs_adamw
 
 from mgpp.functional.adamw import Adam, Parts
-from mgpp.functional.chunks import chunks
 from mgpp.functional.prior import least_size, log_odds
 from mgpp.kernels import passes
-from mgpp.kernels.cpu import LARGEST, add_prior_gradient_, in_spike_
+from mgpp.kernels.cpu import LARGEST, Stiffness, add_prior_gradient_
 from mgpp.kernels.passes import Strength
+from mgpp.kernels.pieces import buffers, pieces
 
 SMALLEST = torch.finfo(torch.float32).tiny
 
@@ -69,17 +69,18 @@ def shrink_by_prior_(
     if compiled is not None:
         compiled.shrink_(weights, second_moments, strengths, (c1, c2))
         return
-    offset = torch.tensor(-c1, dtype=torch.float32)
-    least = least_size(torch.float32)
+    room, least = buffers(2, weights), least_size(torch.float32)
     for weight, moment, strength in zip(weights, second_moments, strengths, strict=True):
-        for w, v in chunks(weight.view(-1), moment.view(-1)):
-            size = w.abs()
-            part = in_spike_(torch.addcmul(offset, size, size, value=-c2))
-            pull = torch.mul(size, strength.slab).addcmul_(part, size, value=strength.spike)
-            torch.sqrt(v, out=part).add_(strength.floor).clamp_(min=SMALLEST)
-            torch.sub(size, pull.div_(part).clamp_(max=strength.limit), out=pull)
-            torch.copysign(torch.maximum(pull, size.clamp_(max=least), out=pull), w, out=w)
-            del size, part, pull  # they would lie beside the next piece's
+        stiffness = Stiffness(c1, c2, strength)
+        for w, v, part, spread in pieces(room, weight, moment):
+            torch.sqrt(v, out=spread).add_(strength.floor)
+            if strength.floor < SMALLEST:
+                spread.clamp_(min=SMALLEST)
+            stiffness(w, out=part).div_(spread).clamp_(max=1)
+            pull = part.mul_(w).clamp_(-strength.limit, strength.limit)
+            # A weight that is not zero stays so: what is added, 1e-37 or the weight, is nothing beside a larger one.
+            rest = torch.clamp(w, -least, least, out=spread)
+            w.sub_(pull).add_(rest)
 
 
 FAST = Parts(add_prior_gradient_=add_prior_gradient_, step_=step_, shrink_by_prior_=shrink_by_prior_)

@@ -1,0 +1,25 @@
+"""Walking over plain tensors on a CPU with buffers beside them, which every operation writes to again.
+
+What they read and write stays in the cache then. Memory that is taken anew for every piece the system may have to clear
+first, which takes longer than an operation.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+ROOM = 3 << 16  # float32 numbers of all buffers together, 768 KiB
+
+
+def buffers(count: int, tensors: Sequence[Tensor]) -> Tensor:
+    """As many as `count`, a row each, for the pieces of these tensors."""
+    most = max((tensor.numel() for tensor in tensors), default=0)
+    return torch.empty(count, max(1, min(ROOM // count, most)), dtype=torch.float32)
+
+
+def pieces(beside: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Aligned views of contiguous tensors of one shape, as long as the buffers at most, and of the buffers beside."""
+    flat = [tensor.view(-1).split(beside.shape[1]) for tensor in tensors if tensor.numel()]
+    for views in zip(*flat, strict=True):
+        yield *views, *beside[:, : len(views[0])].unbind()
