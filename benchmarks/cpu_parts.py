@@ -1,4 +1,5 @@
-"""Where a pruned step's extra time goes on a CPU: its parts one by one, compiled, by torch's operations, and readable.
+"""Where a pruned step's extra time goes on a CPU: its parts one by one, compiled, by torch's operations, and readable;
+and single operations, of which torch's parts are made.
 
 The weights are MiniLM-L6's in number, and random: those of an event are 90% just pruned and grown by one step. Moments
 are as late in a run.
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from mgpp import kernels
@@ -28,12 +30,25 @@ from mgpp.functional import select as plain_select
 from mgpp.functional.adamw import Adam
 from mgpp.functional.score import curvature
 from mgpp.kernels import passes
+from mgpp.kernels.pieces import buffers, pieces
 from mgpp.run.result import provenance
 from mgpp.targets import find_targets
 
 ADAM = Adam(lr=1e-5, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, step=10_000)
 PRIOR = {"slab_prob": 1e-7, "spike_var": 1e-9, "slab_var": 0.1}
 SPARSITY = 0.9
+
+# What the parts by torch's operations are made of: a piece of the weights, of the moments, and two buffers.
+ONE: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], object]] = {
+    "size": lambda w, v, one, other: torch.abs(w, out=one),
+    "product": lambda w, v, one, other: torch.mul(w, v, out=one),
+    "square root": lambda w, v, one, other: torch.sqrt(v, out=one),
+    "sigmoid, in the cache": lambda w, v, one, other: one.sigmoid_(),
+    "bound, in the cache": lambda w, v, one, other: one.clamp_(max=1),
+    "comparison, in the cache": lambda w, v, one, other: torch.le(one, 0.5, out=other),
+    "sum, in the cache": lambda w, v, one, other: float(one.sum()),
+    "zeroing": lambda w, v, one, other: torch.hardshrink(w, 0.0, out=w),
+}
 
 
 class Step:
@@ -108,7 +123,14 @@ class Step:
             sides[f"{name}, compiled"] = part
             sides[f"{name}, torch operations"] = functools.partial(uncompiled, part)
             sides[f"{name}, readable"] = readable[name]
-        return sides
+        return sides | {f"one operation: {name}": functools.partial(self.each, work) for name, work in ONE.items()}
+
+    def each(self, work: Callable[[Tensor, Tensor, Tensor, Tensor], object]) -> None:
+        """One operation over all weights, in the pieces in which the parts take them."""
+        room = buffers(2, self.weights)
+        for weight, moment in zip(self.weights, self.moments, strict=True):
+            for piece in pieces(room, weight, moment):
+                work(*piece)
 
 
 def uncompiled(part: Callable[[], object]) -> None:
