@@ -88,6 +88,24 @@ def test_others_than_the_last_time_may_go(by, change, served):
 
 
 @both
+def test_where_there_is_no_gap_it_is_asked_now_and_then(by, served):
+    pruned = Pruned(by)
+    for _ in range(2 * gap.AGAIN + 2):
+        pruned.grow(0.05)
+        pruned.event()
+    assert served == [False] * 3
+    for _ in range(gap.AGAIN + 3):
+        pruned.grow()
+        pruned.event()
+    assert served == [False] * 3 + [True] * 5
+    for k, asked in ((K, False), (K, False), (K + 1, False), (K + 1, True)):  # another target, another gap
+        before = len(served)
+        pruned.grow(0.05 if not asked else 1e-5)
+        pruned.event(k)
+        assert (len(served) > before and served[-1]) == asked
+
+
+@both
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e30, 3e38])
 def test_weights_at_the_ends_of_their_range_are_kept(by, odd, served):
     pruned = Pruned(by)

@@ -125,6 +125,7 @@ def zero_smallest_(
     """Twin: mgpp.functional.select.zero_smallest_, for scores that are not negative. `kernel` names the score, see
     mgpp.kernels.zero_smallest_."""
     near, move = scratch.get("cut", (0.0, LEAST_BAND))
+    aimed_at, missed = scratch.get("floor", (None, 0))
     scores = _Scores(kernel, weights, score, inputs if inputs is not None else [()] * len(weights))
     width = min(max(4 * move, LEAST_BAND), MOST_BAND)
     band = near * (1 - width), near * (1 + width)
@@ -136,12 +137,14 @@ def zero_smallest_(
         cut = compiled.find_cut(weights, beside, k, band)
         taken = Taken(cut, compiled.zero_below_(weights, beside, cut))
     elif near > 0:
-        taken = scores.take_under_floor_(k, near) if scratch.get("k") == k else None
+        if aimed_at == k and missed % gap.AGAIN == 0:
+            taken = scores.take_under_floor_(k, near)
+        missed = missed + 1 if taken is None else 0
         taken = taken or scores.take_by_torch_(k, band)
     if taken is None:
         taken = by_radix_(weights, k, score=score, inputs=inputs)
     value = taken.value if isinstance(taken, Cut) else taken.at.value
-    scratch["k"] = k
+    scratch["floor"] = k, missed if aimed_at == k else 0
     scratch["cut"] = (value, abs(value - near) / value if near > 0 and value > 0 else LEAST_BAND)
     return taken
 

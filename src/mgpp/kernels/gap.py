@@ -20,6 +20,7 @@ from mgpp.kernels.pieces import buffers, pieces
 
 FLOOR = 0.25  # of the last cut. By curvature the cut may move by several percent a step; what was zeroed is far below.
 FAR = 1e30  # added to what lies under the floor, so that the smallest of all is the smallest above it
+AGAIN = 16  # events, after one that it did not serve: with a prior in the second moments there is no such gap
 MOST = 1000  # scores next to the cut that are looked at one by one
 
 Inputs = Sequence[Sequence[Tensor]]  # nothing where the score is the size, else the second moment and its correction
