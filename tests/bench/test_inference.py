@@ -39,7 +39,7 @@ def test_each_sparsity_and_batch_has_its_row_against_torch():
     assert [(row["name"], row["batch"]) for row in rows] == [(name, batch) for batch in (1, 3) for name in names]
     plain = {row["batch"]: row["median_ms"] for row in rows if row["name"] == "torch fp32"}
     for row in rows:
-        assert row["speedup"] == pytest.approx(plain[row["batch"]] / row["median_ms"], rel=0.01)
+        assert row["speedup"] == pytest.approx(plain[row["batch"]] / row["median_ms"], rel=0.01, abs=6e-4)
         assert row["error"] < (0.1 if row["name"] == "torch bf16" else 1e-5)
     assert by_name(rows)["sparse 90%"]["sparsity"] == pytest.approx(0.9, abs=1e-3)
 
