@@ -2,10 +2,11 @@
 
 import json
 import tomllib
+from functools import cache
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import mgpp
 from mgpp.methods import METHODS, Method, from_dict, to_dict
@@ -204,13 +205,18 @@ def test_equal_weights_are_pruned_to_the_exact_count(case):
             assert_zeros_are_as_asked(case, pruner, record["zeros"], record["target"])
 
 
+@cache
+def undisturbed(case: str) -> tuple[dict[str, Tensor], list[dict]]:
+    model = Toy()
+    _, optimizer, records = start(case, model)
+    take_steps(model, optimizer, batches(), STEPS)
+    return weights_of(model), records
+
+
 @every_method
 @pytest.mark.parametrize("stop", range(1, STEPS))
 def test_a_run_stopped_anywhere_and_resumed_ends_in_the_same_bits(case, stop):
-    whole = Toy()
-    _, optimizer, records = start(case, whole)
-    take_steps(whole, optimizer, batches(), STEPS)
-
+    weights, records = undisturbed(case)
     first = Toy()
     pruner, optimizer, before = start(case, first)
     data = batches()
@@ -224,7 +230,7 @@ def test_a_run_stopped_anywhere_and_resumed_ends_in_the_same_bits(case, stop):
     second.load_state_dict(saved[2])
     take_steps(second, optimizer, data, STEPS - stop)
 
-    assert_identical(weights_of(second), weights_of(whole))
+    assert_identical(weights_of(second), weights)
     assert before + after == records
 
 
