@@ -122,15 +122,17 @@ def test_an_interrupted_sweep_goes_on_with_the_trials_it_had_begun(asked, preten
 
 
 def test_a_trial_that_ended_unheard_is_told_and_not_run_again(asked, pretending, tmp_path):
+    folder = tmp_path / "out" / "trials" / "0001"
+
     def die(line: str) -> None:
+        while "trial 0 (" in line and not (folder / "run.json").exists():  # before that it may not hear an interrupt
+            time.sleep(0.05)
         if "trial 0 (" in line:
             raise RuntimeError("the parent dies here")
 
     pretending.acts = {1: "time.sleep(60)"}
     with pytest.raises(RuntimeError):
         sweep(asked, replace(GRID, trials=2), launch=pretending, workers=2, tell=die)
-    folder = tmp_path / "out" / "trials" / "0001"
-    folder.mkdir(parents=True, exist_ok=True)  # its process may have been stopped before it made it
     (folder / "result.json").write_text(
         json.dumps({"metric": "accuracy", "after": {"accuracy": 0.4}, "seconds": 1, "sparsity": 0.75})
     )
