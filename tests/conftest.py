@@ -19,9 +19,14 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 import pytest
+from torch.utils.data import _utils as loading
 
 from tests.tiny import tiny_bert, tiny_corpus, tiny_llama, tiny_reviews  # noqa: F401
 from tests.tiny_tasks import tiny_bart, tiny_documents, tiny_questions  # noqa: F401
+
+# How many seconds torch waits for a loader's process to end, before it ends it. Where the garbage collector finds the
+# loader, as after an interrupt, its queue is closed first, and nobody tells the process.
+loading.MP_STATUS_CHECK_INTERVAL = 0.5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
