@@ -1,5 +1,6 @@
 """Imported once by the server that the processes of these tests are forked from."""
 
+import gc
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -21,3 +22,4 @@ torch.optim.AdamW([torch.zeros(1)])  # imports torch's compiler
 assert transformers.Trainer
 assert mgpp.PruningCallback
 assert CASES
+gc.freeze()  # DeepSpeed and the Trainer collect garbage, and would look through all of this
