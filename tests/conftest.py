@@ -28,9 +28,20 @@ from tests.tiny_tasks import tiny_bart, tiny_documents, tiny_questions  # noqa: 
 # loader, as after an interrupt, its queue is closed first, and nobody tells the process.
 loading.MP_STATUS_CHECK_INTERVAL = 0.5
 
+LONG = (
+    "tests/scale/", "tests/kernels/test_compiles.py", "tests/compare/", "tests/reliability/", "tests/test_stacks.py",
+    "tests/artifact/test_memory.py", "tests/experiments/test_lab.py",
+)  # fmt: skip
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="cpu or cuda: where the numerical tests run")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # A process of xdist takes tests from the front and steals them from another's back: what takes long is not left for
+    # the end, and what is prepared for a whole file is prepared once.
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def pytest_collection_finish() -> None:
