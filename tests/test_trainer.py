@@ -1,6 +1,8 @@
 """The Trainer's one line does what the raw loop does, bit for bit, and survives being stopped."""
 
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,25 +88,38 @@ def test_a_trainer_takes_our_own_optimizer_by_its_class(tmp_path):
     assert pruning.pruner.sparsity == pytest.approx(RAMP["sparsity"], abs=0.01)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[dict[str, torch.Tensor], bytes]]:
+    """The weights and the records of a case's run."""
+
+    @cache
+    def run(case: str) -> tuple[dict[str, torch.Tensor], bytes]:
+        folder = tmp_path_factory.mktemp("whole")
+        trainer, _ = trainer_for(case, folder, kind=Trainer)
+        trainer.train()
+        return weights_of(trainer.model), (folder / "records.jsonl").read_bytes()
+
+    return run
+
+
 @every_method
 @pytest.mark.parametrize("stop", [2, 9, 15])
-def test_a_stopped_training_resumes_to_the_same_bits_and_records(case, stop, tmp_path):
-    whole, _ = trainer_for(case, tmp_path / "whole", kind=Trainer)
-    whole.train()
+def test_a_stopped_training_resumes_to_the_same_bits_and_records(case, stop, undisturbed, tmp_path):
+    weights, told = undisturbed(case)
 
     class Stop(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
             control.should_save = state.global_step == stop
             control.should_training_stop = state.global_step == stop + 2  # beyond the save: this must be forgotten
 
-    first, _ = trainer_for(case, tmp_path / "part", kind=Trainer, callbacks=[Stop()])
+    first, _ = trainer_for(case, tmp_path, kind=Trainer, callbacks=[Stop()])
     first.train()
-    second, pruning = trainer_for(case, tmp_path / "part", kind=Trainer)
-    second.train(resume_from_checkpoint=str(tmp_path / "part" / f"checkpoint-{stop}"))
+    second, pruning = trainer_for(case, tmp_path, kind=Trainer)
+    second.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{stop}"))
 
     assert pruning.pruner.t == STEPS
-    assert_identical(weights_of(second.model), weights_of(whole.model))
-    assert (tmp_path / "part" / "records.jsonl").read_bytes() == (tmp_path / "whole" / "records.jsonl").read_bytes()
+    assert_identical(weights_of(second.model), weights)
+    assert (tmp_path / "records.jsonl").read_bytes() == told
 
 
 def test_records_tell_the_start_every_loss_and_every_event(tmp_path):
