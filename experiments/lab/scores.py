@@ -2,6 +2,7 @@
 pruned weights. They are compositions like the methods themselves; a score is written out, four bytes a weight, and
 taken from there by the package's own launches."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -36,8 +37,8 @@ class Written(Curvature):
 
     kernel = "input"
 
-    def of(self, weights: Tensors, moments: Tensors) -> Tensors:
-        raise NotImplementedError
+    @abstractmethod
+    def of(self, weights: Tensors, moments: Tensors) -> Tensors: ...
 
     def beside(self, step: Step) -> list[tuple[Tensor, ...]]:
         weights = list(step.weights)

@@ -3,18 +3,19 @@
 import statistics
 
 from experiments.glue import grid, studies
-from experiments.pages.cells import Cell, command_of, key_of, lines_of, planned_among, score_of
+from experiments.pages.cells import Cell, Line, key_of, lines_of, score_of
 from experiments.pages.choosing import own_settings
-from experiments.pages.text import joined, made_by, points, progress, table
+from experiments.pages.study import so_far
+from experiments.pages.text import points, table
 
 
 def higher(model: str) -> str:
-    """The mean over the tasks that settings are chosen on, by rate."""
+    return so_far(model, "higher", studies.higher(model), lambda lines: [_by_rate(model, lines)])
+
+
+def _by_rate(model: str, lines: list[Line]) -> str:
+    """The mean over the tasks that settings are chosen on."""
     cells = studies.higher(model)
-    lines = planned_among(lines_of(model, "higher"), cells)
-    missing = progress(len(lines), len(cells))
-    if not lines:
-        return missing
     scores = {key_of(line["cell"]): score_of(line) for line in (*lines_of(model, "choose"), *lines)}
     rates = [*grid.RATES[model], studies.higher_rate(model)]
     rows = [
@@ -22,8 +23,7 @@ def higher(model: str) -> str:
         for cell in cells
         if cell["task"] == grid.CHOOSE_ON[0]
     ]
-    head = ["", "its own settings", *[f"{rate:g}" for rate in rates]]
-    return joined(missing, table(head, rows), made_by(command_of(model, "higher"), lines))
+    return table(["", "its own settings", *[f"{rate:g}" for rate in rates]], rows)
 
 
 def _mean(cell: Cell, scores: dict[str, float]) -> str:

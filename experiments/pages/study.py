@@ -1,10 +1,18 @@
-"""A study's cells as one table: a row for every setting, a column for what else was turned."""
+"""What has come back of some cells; and a study's cells as one table: a row for every setting, a column for what else
+was turned."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from experiments.pages.cells import Cell, Line, command_of, key_of, lines_of, planned_among, score_of
 from experiments.pages.text import joined, made_by, points, progress, table
+
+
+def so_far(model: str, what: str, cells: list[Cell], show: Callable[[list[Line]], Sequence[str]]) -> str:
+    """What `show` makes of the lines of these cells, what they were made by, and how many there are not yet."""
+    lines = planned_among(lines_of(model, what), cells)
+    missing = progress(len(lines), len(cells))
+    return joined(missing, *show(lines), made_by(command_of(model, what), lines)) if lines else missing
 
 
 def study(

@@ -1,35 +1,33 @@
 """Pupils alone, with a teacher of their own size, and with a larger one; and the former two with more time."""
 
 from experiments.glue import grid, studies
-from experiments.pages.cells import Line, command_of, lines_of, planned_among, told_tasks
+from experiments.pages.cells import Line, told_tasks
 from experiments.pages.glue import by_seed, lines_in_table
-from experiments.pages.text import Rows, joined, made_by, progress, spread, table
+from experiments.pages.study import so_far
+from experiments.pages.text import Rows, spread, table
 
 TEACHERS = {"": "none", " + teacher": "as large"}  # what a name in Table 1 ends with
 
 
 def taught(model: str) -> str:
-    cells = studies.taught(model)
-    lines = planned_among(lines_of(model, "taught"), cells)
-    missing = progress(len(lines), len(cells))
-    if not lines:
-        return missing
+    return so_far(model, "taught", studies.taught(model), lambda lines: [_by_teacher(model, lines)])
+
+
+def _by_teacher(model: str, lines: list[Line]) -> str:
     rows = _rows(lines, "teacher", 0.0, studies.LARGER_TEACHER, "none")
     for name, (_, sparsities) in studies.PUPILS.items():
         for sparsity in sparsities:
             for ending, teacher in TEACHERS.items():
                 rows += _rows(lines_in_table(model), f"{name}{ending}", sparsity, name, teacher)
             rows += _rows(lines, name, sparsity, name, studies.LARGER_TEACHER)
-    head = ["", "sparsity", "teacher", *told_tasks(lines, list(studies.TAUGHT_ON))]
-    return joined(missing, table(head, rows), made_by(command_of(model, "taught"), lines))
+    return table(["", "sparsity", "teacher", *told_tasks(lines, list(studies.TAUGHT_ON))], rows)
 
 
 def patient(model: str) -> str:
-    cells = studies.patient(model)
-    lines = planned_among(lines_of(model, "patient"), cells)
-    missing = progress(len(lines), len(cells))
-    if not lines:
-        return missing
+    return so_far(model, "patient", studies.patient(model), lambda lines: [_by_epochs(model, lines)])
+
+
+def _by_epochs(model: str, lines: list[Line]) -> str:
     usual, longer = (", ".join(str(of[task]) for task in studies.TAUGHT_ON) for of in (grid.EPOCHS, studies.PATIENT))
     rows: Rows = []
     for name, (_, (sparsity, *_)) in studies.PUPILS.items():
@@ -37,8 +35,7 @@ def patient(model: str) -> str:
             for epochs, found in {usual: lines_in_table(model), longer: lines}.items():
                 of_it = _rows(found, f"{name}{ending}", sparsity, name, teacher)
                 rows += [[*row[:3], epochs, *row[3:]] for row in of_it]
-    head = ["", "sparsity", "teacher", "epochs", *told_tasks(lines, list(studies.TAUGHT_ON))]
-    return joined(missing, table(head, rows), made_by(command_of(model, "patient"), lines))
+    return table(["", "sparsity", "teacher", "epochs", *told_tasks(lines, list(studies.TAUGHT_ON))], rows)
 
 
 def _rows(lines: list[Line], name: str, sparsity: float, told: str, teacher: str) -> Rows:

@@ -3,22 +3,20 @@
 import statistics
 
 from experiments.glue import grid
-from experiments.pages.cells import Line, command_of, lines_of, planned_among, told_tasks
+from experiments.pages.cells import Line, told_tasks
 from experiments.pages.glue import Scores, by_seed
-from experiments.pages.text import joined, made_by, progress, spread, table
+from experiments.pages.study import so_far
+from experiments.pages.text import spread, table
 
 REFERENCE = "MGPP recommended"
 SPARSITIES = (0.9, 0.95)
 
 
 def varied(model: str) -> str:
-    cells = grid.varied(model)
-    lines = planned_among(lines_of(model, "vary"), cells)
-    missing = progress(len(lines), len(cells))
-    if not lines:
-        return missing
-    tables = [part for sparsity in SPARSITIES for part in (f"{sparsity:.0%}:", _at(sparsity, lines))]
-    return joined(missing, *tables, made_by(command_of(model, "vary"), lines))
+    def tables(lines: list[Line]) -> list[str]:
+        return [part for sparsity in SPARSITIES for part in (f"{sparsity:.0%}:", _at(sparsity, lines))]
+
+    return so_far(model, "vary", grid.varied(model), tables)
 
 
 def _at(sparsity: float, lines: list[Line]) -> str:
