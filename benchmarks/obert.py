@@ -2,7 +2,8 @@
 
     python benchmarks/obert.py --shape bert-base --num-grads 1024 --memory-gb 8 --output benchmarks/results/NAME.json
 
-A model with random weights, rows of random tokens, blocks of 50, 90% in one event. `--memory-gb` may be repeated.
+Models with random weights, rows of random tokens, blocks of 50, 90% in one event. `--shape` and `--memory-gb` may be
+repeated.
 """
 
 import argparse
@@ -10,11 +11,12 @@ import json
 import sys
 import time
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import mgpp
 from mgpp.bench.overhead import SHAPES
@@ -23,20 +25,21 @@ from mgpp.bench.timing import peak_bytes, release
 from mgpp.run.result import provenance
 
 
-def measure(shape: str, *, num_grads: int, memory_gb: float, device: torch.device) -> dict[str, Any]:
+def measure(shape: str, *, device: torch.device, **settings: Any) -> dict[str, Any]:
     made = SHAPES[shape]
     torch.manual_seed(0)
+    kind = AutoModelForCausalLM if made.causal else AutoModelForSequenceClassification
     with device:
-        model = AutoModelForSequenceClassification.from_config(made.config)
-    rows = [{"input_ids": torch.randint(5, 30_000, (made.length,)), "labels": i % 2} for i in range(256)]
-    method = mgpp.OBERT(sparsity=0.9, start=0, end=1, every=1, num_grads=num_grads, memory_gb=memory_gb)
+        model = kind.from_config(made.config)
+    texts = torch.randint(5, 30_000, (256, made.length))
+    rows = [{"input_ids": text, "labels": text if made.causal else torch.tensor(0)} for text in texts]
+    method = mgpp.OBERT(sparsity=0.9, start=0, end=1, every=1, **settings)
     pruner = mgpp.Pruner(
         model, method, total_steps=1, train_size=len(rows), gradients=mgpp.GradientSampler(model, rows)
     )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     pruner.attach(optimizer)
-    label = torch.zeros(1, dtype=torch.long, device=device)
-    model(input_ids=rows[0]["input_ids"][None].to(device), labels=label).loss.backward()
+    model(**{name: part[None].to(device) for name, part in rows[0].items()}).loss.backward()
     spent: list[float] = []
 
     def event() -> None:
@@ -49,7 +52,7 @@ def measure(shape: str, *, num_grads: int, memory_gb: float, device: torch.devic
     if not spent:  # nobody counts memory on a CPU
         event()
     return {
-        "name": f"{num_grads} gradients, memory_gb={memory_gb:g}",
+        "name": f"{shape}, {method.num_grads} gradients of {method.batch_size} rows, memory_gb={method.memory_gb:g}",
         "weights": pruner.num_weights,
         "event_s": round(spent[0], 2),
         "peak_bytes": peak,
@@ -60,16 +63,18 @@ def measure(shape: str, *, num_grads: int, memory_gb: float, device: torch.devic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", default="minilm", choices=list(SHAPES))
+    parser.add_argument("--shape", action="append", choices=list(SHAPES))
     parser.add_argument("--num-grads", type=int, default=1024)
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--memory-gb", type=float, action="append")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     rows = []
-    for memory in given.memory_gb or [8.0]:
-        device = torch.device(given.device)
-        rows.append(measure(given.shape, num_grads=given.num_grads, memory_gb=memory, device=device))
+    device = torch.device(given.device)
+    taken = {"num_grads": given.num_grads, "batch_size": given.batch_size}
+    for shape, memory in product(given.shape or ["minilm"], given.memory_gb or [8.0]):
+        rows.append(measure(shape, device=device, memory_gb=memory, **taken))
         print(json.dumps(rows[-1]), file=sys.stderr)
         release(device)
     result = {

@@ -164,11 +164,16 @@ LARGER = {
     ),
     "seeds": replace(TABLES["seeds"], tasks=SHORTER),
 }
+# Where the family is above PLATON: the others that are as good on the smallest model.
+BESIDE = {"deberta-v3-xsmall": ("SoftMovement", "oBERT")}
 WITH_ALL = "minilm"
 
 
 def planned(model: str, which: str = "table") -> Table:
-    return TABLES[which] if model == WITH_ALL else LARGER.get(which, TABLES[which])
+    if model == WITH_ALL or which not in LARGER:
+        return TABLES[which]
+    told = LARGER[which]
+    return replace(told, names=(*told.names, *BESIDE.get(model, ()))) if which == "table" else told
 
 
 def cell(
@@ -205,7 +210,8 @@ def candidates(model: str) -> list[dict[str, Any]]:
                 for own, rate in product(settings, rates)
                 if name in names
             ]
-        others = {**TRIED, **{name: (method, {}) for name, method in DEAR.items()}} if model == WITH_ALL else {}
+        others = TRIED if model == WITH_ALL else {}
+        others = {**others, **{name: (method, {}) for name, method in DEAR.items() if name in names}}
         cells += [
             cell(name, model, task, method, CHOOSE_AT, lr=rates[1], **held, **more)
             for name, (method, more) in others.items()
