@@ -72,6 +72,8 @@ def all_of(cells: list[Cell], train: Callable[[list[Cell]], list[Result]]) -> li
 
 
 def _tidy() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()  # a graph may still be playing in memory that is given back below
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
