@@ -5,6 +5,7 @@ python experiments/glue/studies.py movement MODEL CELLS      hard movement, mask
 python experiments/glue/studies.py annealing MODEL CELLS     prior annealing, and magnitude cut at one blow
 python experiments/glue/studies.py clipping MODEL CELLS      the paper's MGPP with nothing clipped
 python experiments/glue/studies.py higher MODEL CELLS        candidates of Table 1 at a rate above the highest of them
+python experiments/glue/studies.py calmer MODEL CELLS        rows of Table 1 that lose runs, at a lower rate
 python experiments/glue/studies.py longer MODEL CELLS        a few candidates of Table 1 in longer runs
 python experiments/glue/studies.py taught MODEL CELLS        a larger teacher; the teachers themselves come first
 python experiments/glue/studies.py patient MODEL CELLS       longer runs, with a teacher as large and without
@@ -18,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from experiments.glue.grid import CHOOSE_AT, CHOOSE_ON, METHODS, RATES, RECOMMENDED, TABLES, TEACHER, cell
+from experiments.glue.grid import CHOOSE_AT, CHOOSE_ON, METHODS, RATES, RECOMMENDED, TABLES, TEACHER, cell, planned
 
 # Hard movement on STS-B: (epochs, sparsities, settings), each with a mask every so many steps; what else was turned.
 LONGER = {"start": 0.05, "end": 0.95}
@@ -129,6 +130,18 @@ def higher(model: str) -> list[dict[str, Any]]:
     ]
 
 
+def calmer(model: str) -> list[dict[str, Any]]:
+    """At the middle rate, on the validation sets."""
+    told = planned(model)
+    return [
+        cell(name, model, task, method, sparsity, lr=RATES[model][1], seed=seed)
+        for seed, task in product(told.seeds, told.tasks)
+        for name, (method, sparsities) in PUPILS.items()
+        for sparsity in sparsities
+        if method is not None
+    ]
+
+
 def longer(model: str) -> list[dict[str, Any]]:
     """Candidates of Table 1, of each method one with its rates, in longer runs."""
     told = {"held_out": True, "seed": 0}
@@ -170,7 +183,9 @@ def patient(model: str) -> list[dict[str, Any]]:
     return cells
 
 
-STUDIES = {study.__name__: study for study in (movement, annealing, clipping, higher, longer, taught, patient)}
+STUDIES = {
+    study.__name__: study for study in (movement, annealing, clipping, higher, calmer, longer, taught, patient)
+}
 
 if __name__ == "__main__":
     what, model, path = sys.argv[1:]

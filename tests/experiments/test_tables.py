@@ -247,7 +247,8 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
     "maker",
     [
         "summary", "table1", "table2", "seeds", "chosen", "ablations", "varied", "figure2", "sweep", "candidates",
-        "movement", "cut", "annealing", "gradients", "clipping", "higher", "longer", "taught", "patient",
+        "movement", "cut", "annealing", "gradients", "clipping", "higher", "calmer", "longer", "taught",
+        "patient",
     ],
 )  # fmt: skip
 def test_without_results_every_maker_says_so(results, maker):
@@ -300,6 +301,21 @@ def test_candidates_at_a_higher_rate_stand_beside_the_others(results):
     some = [line_of(cell, 0.7) for cell in studies.higher("minilm") if cell["task"] != "mrpc"]
     write(results, "higher", some)
     assert row_of(MAKERS["higher"]("minilm"), "GMP")[-1] == ""  # no mean of two tasks
+
+
+def test_rows_at_the_middle_rate_stand_beside_those_at_the_chosen_one(results):
+    table = choose(results)
+    write(results, "table", [line_of(cell, 0.6 + cell["seed"] / 100) for cell in table])
+    write(results, "calmer", [line_of(cell, 0.7) for cell in studies.calmer("minilm")])
+    text = MAKERS["calmer"]("minilm")
+    assert "Not all" not in text
+    at_90 = [row for row in rows_of(text) if row[1] == "90%"]
+    assert [row[0] for row in at_90] == [*["PLATON"] * 2, "curvature, no prior", *["MGPP recommended"] * 2]
+    rate_of = {cell["name"]: f"{cell['lr']:g}" for cell in table}
+    rates = [rate_of["PLATON"], "0.0001", rate_of["curvature, no prior"], rate_of["MGPP recommended"], "0.0001"]
+    assert [row[2] for row in at_90] == rates
+    assert [row[-1] for row in at_90] == ["-9.0 ± 0.6", "", "-9.0 ± 0.6", "-9.0 ± 0.6", "+0.0 ± 0.0"]
+    assert [row[-2] for row in at_90[:2]] == ["61.0 ± 1.0", "70.0 ± 0.0"]
 
 
 def test_longer_taught_runs_stand_beside_those_of_the_usual_length(results):
