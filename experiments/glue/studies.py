@@ -183,9 +183,7 @@ def patient(model: str) -> list[dict[str, Any]]:
     return cells
 
 
-STUDIES = {
-    study.__name__: study for study in (movement, annealing, clipping, higher, calmer, longer, taught, patient)
-}
+STUDIES = {study.__name__: study for study in (movement, annealing, clipping, higher, calmer, longer, taught, patient)}
 
 if __name__ == "__main__":
     what, model, path = sys.argv[1:]
