@@ -218,10 +218,15 @@ def test_a_look_at_weights_that_are_not_contiguous_copies_only_its_sample(tmp_pa
     assert torch.equal(sample, everything[:: survey.stride].abs())
 
 
-def test_large_gradients_are_finite_in_float16_too_and_are_looked_at_in_pieces(tmp_path):
-    grad = torch.full((1100, 1100), 1000.0, dtype=torch.float16)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("dtype", "large"), [(torch.float16, 6e4), (torch.bfloat16, 3e38), (torch.float32, 3e38)])
+def test_large_gradients_are_finite_too_and_a_look_at_them_copies_none(dtype, large, turned, tmp_path, monkeypatch):
+    monkeypatch.setattr(passes, "compiled", lambda: None)
+    grad = torch.full((1100, 1100), large, dtype=dtype)
+    grad = grad.t() if turned else grad
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         assert math.isfinite(largest_of([grad]))
-    assert 0 < peak_of(profiler, tmp_path / "trace.json") < MIB - UNSEEN
-    grad[-1, -1] = torch.inf
-    assert not math.isfinite(largest_of([grad]))
+    assert 0 < peak_of(profiler, tmp_path / "trace.json") < MIB / 2
+    for odd in (torch.inf, -torch.inf, torch.nan):
+        grad[-1, -1] = odd
+        assert not math.isfinite(largest_of([torch.ones(3), grad]))
