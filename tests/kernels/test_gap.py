@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mgpp.functional import score as scores
-from mgpp.kernels import gap, passes
+from mgpp.kernels import gap, passes, pieces
 from tests.kernels.test_cpu import assert_selects_alike
 
 SHAPES = [(3,), (), (0,), (400, 301), (64, 130)]
@@ -18,6 +18,7 @@ CORRECTION = torch.tensor(0.3)
 def served(monkeypatch) -> list[bool]:
     """Whether the floor served, event by event that asked it."""
     monkeypatch.setattr(passes, "compiled", lambda: None)
+    monkeypatch.setattr(pieces, "ROOM", 50_000)  # the large one is three pieces
     events, take_ = [], gap.take_
 
     def counted(*args):
@@ -113,6 +114,17 @@ def test_weights_at_the_ends_of_their_range_are_kept(by, odd, served):
     pruned.weights[3].view(-1)[pruned.kept[:5]] = odd
     pruned.event()
     assert len(served) == 1
+
+
+@both
+def test_a_score_that_is_the_mark_of_what_goes_is_not_taken_for_one(by, served):
+    pruned = Pruned(by)
+    pruned.grow()
+    weight, moment, one = pruned.weights[3].view(-1), pruned.moments[3].view(-1), pruned.kept[0]
+    weight[(weight.abs() < 1e-3).nonzero()[5]] = 1.0  # so that with it k would go
+    weight[one], moment[one] = (gap.FAR, 1.0) if by == "magnitude" else (math.sqrt(gap.FAR), 1.0)
+    pruned.event()
+    assert served == [False]
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-44, 1e-30])

@@ -3,12 +3,14 @@
 Of as many weights as the last time the same go, as a rule: what was zeroed has grown by one step since, and what was
 kept lies far above it. So a floor amid the gap is tried first. If just k weights lie under it those are the ones, and
 the cut is the smallest score that stays. That takes six operations, where to look around the last cut takes a dozen.
+They share one buffer, which so is as long as it can be: how many lie under the floor is read from a sum.
 
 The curvature score |w|·√(v/c) is compared by its square, w²·v with the floor's times c (see curvature.py).
 """
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +21,10 @@ from mgpp.kernels.curvature import MARGIN, can_bound
 from mgpp.kernels.pieces import buffers, pieces
 
 FLOOR = 0.25  # of the last cut. By curvature the cut may move by several percent a step; what was zeroed is far below.
-FAR = 1e30  # added to what lies under the floor, so that the smallest of all is the smallest above it
+# In the place of what lies under the floor, so that the smallest of all is the smallest above it, and the sum says how
+# many there are: exactly, for they are fewer than 2¹⁸, and all others are too small to be seen beside one of them.
+FAR = 2.0**100
+LARGEST = 2.0**50  # of the others
 AGAIN = 16  # events, after one that it did not serve: with a prior in the second moments there is no such gap
 MOST = 1000  # scores next to the cut that are looked at one by one
 
@@ -31,16 +36,15 @@ def take_(weights: Sequence[Tensor], inputs: Inputs, k: int, near: float) -> tup
     floor = near * FLOOR
     if any(beside and not can_bound(floor, floor, beside[1:]) for beside in inputs):
         return None
-    room = buffers(2, weights)
+    room = buffers(1, weights)
     zeros, least = [], []
     for weight, beside in zip(weights, inputs, strict=True):
         below, smallest = 0, math.inf
-        for *_, key, under in _above(room, floor, weight, *beside):
-            below += int(under.sum())
-            low, high = (float(bound) for bound in key.aminmax())
-            if not math.isfinite(high):  # nor is it known what the others are: a moment may be infinite
+        for *_, key, largest in _above(room, floor, weight, *beside):
+            if not largest < LARGEST:  # nor is it known what the others are: a moment may be infinite
                 return None
-            smallest = min(smallest, low)
+            below += int(float(key.sum()) / FAR)
+            smallest = min(smallest, float(key.amin()))
         zeros.append(below)
         least.append(smallest)
     cut = _smallest(room, weights, inputs, floor, least) if sum(zeros) == k else None
@@ -51,14 +55,13 @@ def take_(weights: Sequence[Tensor], inputs: Inputs, k: int, near: float) -> tup
     return Cut(value=cut, below=k, ties=0), zeros
 
 
-def _above(room: Tensor, floor: float, weight: Tensor, *beside: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """A piece of the weight and of what is beside it; the keys of what lies above the floor, and FAR for the others; 1
-    for these, and 0: a float, for to make a bool takes torch twice as long."""
+def _above(room: Tensor, floor: float, weight: Tensor, *beside: Tensor) -> Iterator[tuple[Any, ...]]:
+    """A piece of the weight and of what is beside it; the keys of what lies above the floor, and FAR for the others;
+    the largest key of all."""
     bound = _key_of(floor, *beside)
-    for *piece, key, under in pieces(room, weight, *beside[:1]):
-        torch.le(_keys(*piece, out=key), bound, out=under)
-        key.add_(under, alpha=FAR)
-        yield *piece, key, under
+    for *piece, key in pieces(room, weight, *beside[:1]):
+        largest = float(_keys(*piece, out=key).amax())
+        yield *piece, torch.threshold_(key, bound, FAR), largest
 
 
 def _keys(w: Tensor, *moment: Tensor, out: Tensor) -> Tensor:
@@ -81,8 +84,8 @@ def _smallest(
     scores = []
     for weight, beside, key in zip(weights, inputs, least, strict=True):
         bound = _key_of(cut, *beside)
-        for w, v, keys, near in _above(room, floor, weight, *beside) if key <= bound else ():
-            torch.le(keys, bound, out=near)
+        for w, v, keys, _ in _above(room, floor, weight, *beside) if key <= bound else ():
+            near = torch.le(keys, bound, out=keys)
             if int(near.sum()) > MOST:
                 return None
             at = near.nonzero().squeeze(-1)
@@ -96,6 +99,6 @@ def _zero_under_(room: Tensor, floor: float, weight: Tensor, *beside: Tensor) ->
         torch.hardshrink(weight, floor, out=weight)
         return
     bound = _key_of(floor, *beside)
-    for w, v, key, _ in pieces(room, weight, *beside[:1]):
+    for w, v, key in pieces(room, weight, *beside[:1]):
         # The gradient of a ReLU whose step is at the bound: what to zero, and by which numbers, in one operation.
         torch.ops.aten.threshold_backward.grad_input(w, _keys(w, v, out=key), bound, grad_input=w)

@@ -3,6 +3,7 @@
 Every call costs the same, so the pieces are as large as less than 1 MiB allows.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -18,7 +19,14 @@ def buffers(count: int, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def pieces(beside: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Aligned views of contiguous tensors of one shape, as long as the buffers at most, and of the buffers beside."""
-    flat = [tensor.view(-1).split(beside.shape[1]) for tensor in tensors if tensor.numel()]
-    for views in zip(*flat, strict=True):
-        yield *views, *beside[:, : len(views[0])].unbind()
+    """Aligned views of contiguous tensors of one shape, as long as the buffers at most, and of the buffers beside; all
+    of one length but the last, for to make a view takes a few microseconds too."""
+    size = tensors[0].numel()
+    if size == 0:
+        return
+    length = math.ceil(size / math.ceil(size / beside.shape[1]))
+    rooms: tuple[Tensor, ...] = ()
+    for views in zip(*(tensor.view(-1).split(length) for tensor in tensors), strict=True):
+        if not rooms or len(rooms[0]) != len(views[0]):
+            rooms = beside[:, : len(views[0])].unbind()
+        yield *views, *rooms
