@@ -145,6 +145,24 @@ def test_the_priors_gradient_is_the_twins(scale):
         torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("cut", [1e-5, 5e-5, 8e-5, 1e-4, 1.2e-4, 1e-2])
+@pytest.mark.parametrize("regrown", [False, True])
+@pytest.mark.parametrize("slab_prob", [1e-7, 0.99])
+def test_of_pruned_weights_too(cut, regrown, slab_prob):
+    """Whether the smallest lie where spike and slab meet, or far outside."""
+    shape = {**PAPER, "slab_prob": slab_prob}
+    weights = [cut * torch.randn(s).mul_(3) for s in SHAPES]
+    for weight in weights:
+        weight[weight.abs() < cut] = 0
+    if regrown:
+        weights[3][400, 7] = 1e-6  # in the second of three pieces
+    grads, expected = ([torch.zeros(s) for s in SHAPES] for _ in range(2))
+    cpu.add_prior_gradient_(weights, grads, scale=1e-4, **shape)
+    plain_prior.add_prior_gradient_(weights, expected, scale=1e-4, **shape)
+    for actual, wanted in zip(grads, expected, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=0)
+
+
 @pytest.mark.parametrize("slab_prob", [1e-7, 1e-300, 0.99])
 def test_far_out_and_deep_in_the_spike_too(slab_prob):
     shape = {**PAPER, "slab_prob": slab_prob}

@@ -9,6 +9,7 @@ the last cut first (gap.py), and take less than 1 MiB whatever they do.
 """
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,18 +75,34 @@ def add_prior_gradient_(
     spike_var: float,
     slab_var: float,
 ) -> None:
-    """Twin: mgpp.functional.prior.add_prior_gradient_. The same terms, gathered so that five passes do for ten."""
+    """Twin: mgpp.functional.prior.add_prior_gradient_. The same terms, gathered so that five passes do for ten, and
+    three where weights are as an event leaves them: zero, or so large that the spike is nothing to them."""
     c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
     spike, limit = scale * (1 / spike_var - 1 / slab_var), abs(scale) * LARGEST
-    strength = Strength(spike=min(spike, LARGEST), slab=scale / slab_var, limit=min(limit, LARGEST))
+    slab = min(scale / slab_var, LARGEST)
+    strength = Strength(spike=min(spike, LARGEST), slab=slab, limit=min(limit, LARGEST))
     compiled = passes.compiled()
     if compiled is not None:
         compiled.add_prior_gradient_(weights, grads, strength, (c1, c2))
         return
     room, stiffness = buffers(1, weights), Stiffness(c1, c2, strength)
+    # Of a weight of this size the spike's part is e⁻¹⁸ of the slab's, and lost in rounding that.
+    far = math.sqrt(max(0.0, math.log(slab_var / spike_var) + 18 - c1) / c2)
+    pruned = True
     for weight, grad in zip(weights, grads, strict=True):
-        for w, g, pull in pieces(room, weight, grad):
-            g.addcmul_(w, stiffness(w, out=pull))
+        for w, g, part in pieces(room, weight, grad):
+            pruned = pruned and _is_pruned(w, far, out=part)  # where one piece is not, there is little hope for others
+            if pruned:
+                g.add_(w, alpha=slab)
+            else:
+                g.addcmul_(w, stiffness(w, out=part))
+
+
+def _is_pruned(w: Tensor, far: float, *, out: Tensor) -> bool:
+    """Are all that are smaller than this zero?"""
+    # The gradient of a bound, here of itself: what lies within, and zero for what lies outside.
+    inside = torch.ops.aten.hardtanh_backward.grad_input(w, w, -far, far, grad_input=out)
+    return all(float(bound) == 0 for bound in inside.aminmax())
 
 
 class Stiffness:
