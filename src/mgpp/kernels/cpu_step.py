@@ -77,10 +77,12 @@ def shrink_by_prior_(
             if strength.floor < SMALLEST:
                 spread.clamp_(min=SMALLEST)
             stiffness(w, out=part).div_(spread).clamp_(max=1)
-            pull = part.mul_(w).clamp_(-strength.limit, strength.limit)
-            # A weight that is not zero stays so: what is added, 1e-37 or the weight, is nothing beside a larger one.
+            # A weight that is not zero stays so: 1e-37 of it, which is nothing beside a larger one.
             rest = torch.clamp(w, -least, least, out=spread)
-            w.sub_(pull).add_(rest)
+            if strength.limit < LARGEST:
+                w.sub_(part.mul_(w).clamp_(-strength.limit, strength.limit)).add_(rest)
+            else:
+                w.lerp_(rest, part)
 
 
 FAST = Parts(add_prior_gradient_=add_prior_gradient_, step_=step_, shrink_by_prior_=shrink_by_prior_)
