@@ -70,8 +70,9 @@ def shrink_by_prior_(
         compiled.shrink_(weights, second_moments, strengths, (c1, c2))
         return
     room, least = buffers(2, weights), least_size(torch.float32)
+    stiffness_of = {strength: Stiffness(c1, c2, strength) for strength in set(strengths)}  # nearly always one
     for weight, moment, strength in zip(weights, second_moments, strengths, strict=True):
-        stiffness = Stiffness(c1, c2, strength)
+        stiffness = stiffness_of[strength]
         for w, v, part, spread in pieces(room, weight, moment):
             torch.sqrt(v, out=spread).add_(strength.floor)
             if strength.floor < SMALLEST:
