@@ -132,10 +132,10 @@ def higher(model: str) -> list[dict[str, Any]]:
 
 def calmer(model: str) -> list[dict[str, Any]]:
     """At the middle rate, on the validation sets."""
-    told = planned(model)
+    seeds = (*planned(model).seeds, *planned(model, "seeds").seeds)
     return [
         cell(name, model, task, method, sparsity, lr=RATES[model][1], seed=seed)
-        for seed, task in product(told.seeds, told.tasks)
+        for seed, task in product(seeds, planned(model).tasks)
         for name, (method, sparsities) in PUPILS.items()
         for sparsity in sparsities
         if method is not None

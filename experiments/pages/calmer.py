@@ -18,14 +18,16 @@ def _by_rate(model: str, lines: list[Line]) -> str:
     planned, rate = grid.planned(model), grid.RATES[model][1]
     chosen = grid.best(lines_of(model, "choose"))
     lower = [{**line, "cell": {**line["cell"], "name": line["cell"]["name"] + BESIDE}} for line in lines]
+    beside = [*lines_in_table(model), *lines_in_table(model, "seeds")]
+    seeds = len(planned.seeds) + len(grid.planned(model, "seeds").seeds)
     parts = [*[[task] for task in planned.tasks], list(planned.tasks)]
     rows: Rows = []
     for sparsity in planned.sparsities:
-        found = [of_seeds([*lines_in_table(model), *lower], sparsity, part) for part in parts]
+        found = [of_seeds([*beside, *lower], sparsity, part) for part in parts]
         for name in (RIVAL, *FAMILY):
             for told, of in {name: chosen[name]["lr"], name + BESIDE: rate}.items():
                 scores = [list(each.get(told, {}).values()) for each in found]
-                shown = [spread(values, len(planned.seeds)) for values in scores]
+                shown = [spread(values, seeds) for values in scores]
                 if any(scores):
                     rows.append([name, f"{sparsity:.0%}", f"{of:g}", *shown, apart(told, found[-1], RIVAL + BESIDE)])
     head = ["", "sparsity", "learning rate", *told_tasks(lines, list(planned.tasks)), "mean", f"to {RIVAL} at {rate:g}"]
