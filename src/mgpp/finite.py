@@ -100,8 +100,10 @@ def first_broken(model: nn.Module) -> str | None:
     """The name of a parameter with a number that is not finite, of those that this process holds."""
     for name, parameter in model.named_parameters():
         held = _local(parameter.detach())
+        if not (held.is_floating_point() or held.is_complex()):
+            continue
         # Bounds need no memory; one that is infinite may also be a float64 past the range of float32.
-        if held.is_floating_point() and not math.isfinite(largest_of([held])) and not bool(held.isfinite().all()):
+        if not math.isfinite(largest_of([held])) and not bool(held.isfinite().all()):
             return name
     return None
 
@@ -120,11 +122,18 @@ def is_finite(largest: float, ranks: Ranks) -> bool:
 
 def largest_of(grads: Sequence[Tensor]) -> float:
     """The size of the largest number, or of one that is not finite if there is such. Compiled, 0 for finite ones."""
+    grads = [_numbers(grad) for grad in grads]
     compiled = passes.compiled() if cpu.supports(grads) else None
     if compiled is not None:
         return compiled.worst(grads)
     bounds = [bound for grad in grads if grad.numel() for bound in _bounds(grad)]
     return float(torch.stack([bound.float().to(bounds[0].device) for bound in bounds]).abs().max()) if bounds else 0.0
+
+
+def _numbers(grad: Tensor) -> Tensor:
+    """Of a sparse gradient those that it has, summed as the optimizer will; of complex ones both parts."""
+    grad = grad.coalesce().values() if grad.layout == torch.sparse_coo else grad
+    return torch.view_as_real(grad.resolve_conj()) if grad.is_complex() else grad
 
 
 def _bounds(grad: Tensor) -> tuple[Tensor, Tensor]:
