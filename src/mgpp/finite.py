@@ -100,10 +100,7 @@ def first_broken(model: nn.Module) -> str | None:
     """The name of a parameter with a number that is not finite, of those that this process holds."""
     for name, parameter in model.named_parameters():
         held = _local(parameter.detach())
-        if not (held.is_floating_point() or held.is_complex()):
-            continue
-        # Bounds need no memory; one that is infinite may also be a float64 past the range of float32.
-        if not math.isfinite(largest_of([held])) and not bool(held.isfinite().all()):
+        if (held.is_floating_point() or held.is_complex()) and not math.isfinite(largest_of([held])):
             return name
     return None
 
@@ -127,7 +124,9 @@ def largest_of(grads: Sequence[Tensor]) -> float:
     if compiled is not None:
         return compiled.worst(grads)
     bounds = [bound for grad in grads if grad.numel() for bound in _bounds(grad)]
-    return float(torch.stack([bound.float().to(bounds[0].device) for bound in bounds]).abs().max()) if bounds else 0.0
+    # A float64 may be past the range of float32. Not every device has them.
+    dtype = torch.float64 if any(bound.dtype == torch.float64 for bound in bounds) else torch.float32
+    return float(torch.stack([bound.to(bounds[0].device, dtype) for bound in bounds]).abs().max()) if bounds else 0.0
 
 
 def _numbers(grad: Tensor) -> Tensor:
