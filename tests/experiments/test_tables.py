@@ -317,6 +317,8 @@ def test_rows_at_the_middle_rate_stand_beside_those_at_the_chosen_one(results):
     assert [row[2] for row in at_90] == rates
     assert [row[-1] for row in at_90] == ["-7.5 ± 0.8", "", "-7.5 ± 0.8", "-7.5 ± 0.8", "+0.0 ± 0.0"]
     assert [row[-2] for row in at_90[:2]] == ["62.5 ± 1.9", "70.0 ± 0.0"]
+    write(results, "calmer", [line_of(cell, 0.7) for cell in studies.calmer("minilm") if cell["seed"] < 4])
+    assert [row[-2] for row in rows_of(MAKERS["calmer"]("minilm")) if row[1] == "90%"][1] == "70.0 ± 0.0 (4)"
 
 
 def test_longer_taught_runs_stand_beside_those_of_the_usual_length(results):
