@@ -58,6 +58,15 @@ def test_a_weight_of_any_kind_may_be_broken(dtype):
     assert first_broken(model) == "bias"
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_weights_of_eight_bits_are_looked_at_too(dtype):
+    model = nn.Linear(3, 2)
+    model.weight = nn.Parameter(torch.ones(2, 3).to(dtype), requires_grad=False)
+    assert first_broken(model) is None
+    model.weight.data[1, 2] = math.nan
+    assert first_broken(model) == "weight"
+
+
 class Waves(nn.Module):
     """An embedding with sparse gradients, and complex numbers, beside what is pruned."""
 

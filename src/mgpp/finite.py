@@ -130,9 +130,11 @@ def largest_of(grads: Sequence[Tensor]) -> float:
 
 
 def _numbers(grad: Tensor) -> Tensor:
-    """Of a sparse gradient those that it has, summed as the optimizer will; of complex ones both parts."""
+    """Of a sparse gradient those that it has, summed as the optimizer will; of complex ones both parts; those of eight
+    bits, of which torch knows no least and greatest, in float32."""
     grad = grad.coalesce().values() if grad.layout == torch.sparse_coo else grad
-    return torch.view_as_real(grad.resolve_conj()) if grad.is_complex() else grad
+    grad = torch.view_as_real(grad.resolve_conj()) if grad.is_complex() else grad
+    return grad.float() if grad.itemsize == 1 else grad
 
 
 def _bounds(grad: Tensor) -> tuple[Tensor, Tensor]:
