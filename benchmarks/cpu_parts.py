@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification
 
 from mgpp import kernels
 from mgpp.bench.overhead import SHAPES
@@ -56,7 +55,7 @@ class Step:
 
     def __init__(self) -> None:
         torch.manual_seed(0)
-        model = AutoModelForSequenceClassification.from_config(SHAPES["minilm"].config)
+        model = SHAPES["minilm"].model()
         with torch.no_grad():
             self.all = [param.detach() for param in model.parameters()]
             self.weights = [param.detach() for param in find_targets(model).values()]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 import mgpp
 from mgpp.bench.overhead import SHAPES
@@ -28,9 +27,8 @@ from mgpp.run.result import provenance
 def measure(shape: str, *, device: torch.device, **settings: Any) -> dict[str, Any]:
     made = SHAPES[shape]
     torch.manual_seed(0)
-    kind = AutoModelForCausalLM if made.causal else AutoModelForSequenceClassification
     with device:
-        model = kind.from_config(made.config)
+        model = made.model()
     texts = torch.randint(5, 30_000, (256, made.length))
     rows = [{"input_ids": text, "labels": text if made.causal else torch.tensor(0)} for text in texts]
     method = mgpp.OBERT(sparsity=0.9, start=0, end=1, every=1, **settings)

@@ -39,6 +39,11 @@ class Shape:
     causal: bool = False
     together: int = 4  # sides whose models, moments and scores fit a large card beside plain AdamW's
 
+    def model(self) -> nn.Module:
+        """With random weights, on the default device."""
+        kind = AutoModelForCausalLM if self.causal else AutoModelForSequenceClassification
+        return kind.from_config(self.config)
+
 
 SHAPES: dict[str, Shape] = {
     "minilm": Shape(
@@ -183,9 +188,8 @@ class _Side:
 
     def __init__(self, shape: Shape, device: torch.device, start: Start) -> None:
         torch.manual_seed(0)
-        kind = AutoModelForCausalLM if shape.causal else AutoModelForSequenceClassification
         with device:
-            self.model: nn.Module = kind.from_config(shape.config)
+            self.model = shape.model()
             ids = torch.randint(5, 30_000, (shape.batch, shape.length))
             labels = ids if shape.causal else torch.zeros(shape.batch, dtype=torch.long)
         self.model.train()
