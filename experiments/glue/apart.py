@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from experiments.glue import grid
-from experiments.pages.cells import LABELS, Line, lines_of
+from experiments.pages.cells import LABELS, Line, lines_of, named
 from experiments.pages.glue import lines_in_table, of_seeds
 from experiments.pages.seeds import apart
 
@@ -33,7 +33,7 @@ def _row(model: str, told: str) -> list[Line]:
     """Its lines, named as it is told."""
     study, _, name = told.rpartition("/")
     lines = lines_of(model, study) if study else lines_in_table(model) + lines_in_table(model, "seeds")
-    return [{**line, "cell": {**line["cell"], "name": told}} for line in lines if line["cell"]["name"] == name]
+    return [named(line, told) for line in lines if line["cell"]["name"] == name]
 
 
 if __name__ == "__main__":

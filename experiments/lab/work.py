@@ -75,8 +75,7 @@ def _tidy() -> None:
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()  # a graph may still be playing in memory that is given back below
     gc.collect()
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()
 
 
 def _end_with_parent() -> None:

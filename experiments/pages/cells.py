@@ -36,6 +36,11 @@ def planned_among(lines: list[Line], cells: list[Cell]) -> list[Line]:
     return [line for line in lines if key_of(line["cell"]) in planned]
 
 
+def named(line: Line, name: str) -> Line:
+    """The same under another name, to stand beside those that have it."""
+    return {**line, "cell": {**line["cell"], "name": name}}
+
+
 def score_of(line: Line) -> float:
     """The task's metric on the one set that the cell was scored on."""
     (scores,) = line["metrics"].values()
