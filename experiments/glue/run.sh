@@ -3,8 +3,9 @@
 # are not run again, so a second call goes on where the first was cut, and runs those that failed:
 #   [RESULTS=FOLDER] [OPTIONS='--workers 3'] run.sh MODEL MODELS FEATURES WHAT...
 # WHAT is choose, vary, table, table2, seeds or figure (grid.py), of which the last four need the results of choose; or
-# movement, annealing, clipping, higher, calmer, longer, taught or patient (studies.py). MODELS/MODEL is the model,
-# FEATURES/MODEL has its tokenised tasks (lab/features.py); taught also needs those of the teacher. OPTIONS are lab/work.py's.
+# movement, annealing, clipping, higher, calmer, smoother, longer, taught or patient (studies.py). MODELS/MODEL is the
+# model, FEATURES/MODEL has its tokenised tasks (lab/features.py); taught also needs those of the teacher. OPTIONS are
+# lab/work.py's.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 model=$1 models=$2 features=$3
@@ -17,7 +18,8 @@ for what in "${@:4}"; do
   case $what in
     choose | vary) plan=(grid.py "$what" "$model") ;;
     table | table2 | seeds | figure) plan=(grid.py "$what" "$model" "$results/$model-choose.jsonl") ;;
-    movement | annealing | clipping | higher | calmer | longer | taught | patient) plan=(studies.py "$what" "$model") ;;
+    movement | annealing | clipping | higher | calmer | smoother | longer | taught | patient)
+      plan=(studies.py "$what" "$model") ;;
     *) echo "run.sh: $what: no table and no study, see the head of $0" >&2; exit 2 ;;
   esac
   echo "$model, $what:"

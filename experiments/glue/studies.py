@@ -6,6 +6,7 @@ python experiments/glue/studies.py annealing MODEL CELLS     prior annealing, an
 python experiments/glue/studies.py clipping MODEL CELLS      the paper's MGPP with nothing clipped
 python experiments/glue/studies.py higher MODEL CELLS        candidates of Table 1 at a rate above the highest of them
 python experiments/glue/studies.py calmer MODEL CELLS        rows of Table 1 that lose runs, at a lower rate
+python experiments/glue/studies.py smoother MODEL CELLS      rows of Table 1 with an event at every step of the ramp
 python experiments/glue/studies.py longer MODEL CELLS        a few candidates of Table 1 in longer runs
 python experiments/glue/studies.py taught MODEL CELLS        a larger teacher; the teachers themselves come first
 python experiments/glue/studies.py patient MODEL CELLS       longer runs, with a teacher as large and without
@@ -13,6 +14,7 @@ python experiments/glue/studies.py patient MODEL CELLS       longer runs, with a
 
 import json
 import sys
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -132,13 +134,21 @@ def higher(model: str) -> list[dict[str, Any]]:
 
 def calmer(model: str) -> list[dict[str, Any]]:
     """At the middle rate, on the validation sets."""
+    return _rows_again(model, ("MGPP recommended", "PLATON"))
+
+
+def smoother(model: str) -> list[dict[str, Any]]:
+    """With an event at every step of the ramp, at the middle rate, on the validation sets."""
+    return _rows_again(model, ("PLATON", "curvature, no prior", "MGPP recommended"), every=1)
+
+
+def _rows_again(model: str, names: Sequence[str], **settings: Any) -> list[dict[str, Any]]:
     seeds = (*planned(model).seeds, *planned(model, "seeds").seeds)
+    method_of = {name: {**METHODS[name][0], **METHODS[name][1][-1], **settings} for name in names}  # PLATON's larger β2
     return [
-        cell(name, model, task, method, sparsity, lr=RATES[model][1], seed=seed)
-        for seed, task in product(seeds, planned(model).tasks)
-        for name, (method, sparsities) in PUPILS.items()
-        for sparsity in sparsities
-        if method is not None
+        cell(name, model, task, method_of[name], sparsity, lr=RATES[model][1], seed=seed)
+        for seed, task, name in product(seeds, planned(model).tasks, names)
+        for sparsity in planned(model, "seeds").sparsities
     ]
 
 
@@ -183,7 +193,8 @@ def patient(model: str) -> list[dict[str, Any]]:
     return cells
 
 
-STUDIES = {study.__name__: study for study in (movement, annealing, clipping, higher, calmer, longer, taught, patient)}
+ALL = (movement, annealing, clipping, higher, calmer, smoother, longer, taught, patient)
+STUDIES = {study.__name__: study for study in ALL}
 
 if __name__ == "__main__":
     what, model, path = sys.argv[1:]

@@ -247,8 +247,8 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
     "maker",
     [
         "summary", "table1", "table2", "seeds", "chosen", "ablations", "varied", "figure2", "sweep", "candidates",
-        "movement", "cut", "annealing", "gradients", "clipping", "higher", "calmer", "longer", "taught",
-        "patient",
+        "movement", "cut", "annealing", "gradients", "clipping", "higher", "calmer", "smoother", "longer",
+        "taught", "patient",
     ],
 )  # fmt: skip
 def test_without_results_every_maker_says_so(results, maker):
@@ -319,6 +319,21 @@ def test_rows_at_the_middle_rate_stand_beside_those_at_the_chosen_one(results):
     assert [row[-2] for row in at_90[:2]] == ["62.5 ± 1.9", "70.0 ± 0.0"]
     write(results, "calmer", [line_of(cell, 0.7) for cell in studies.calmer("minilm") if cell["seed"] < 4])
     assert [row[-2] for row in rows_of(MAKERS["calmer"]("minilm")) if row[1] == "90%"][1] == "70.0 ± 0.0 (4)"
+
+
+def test_rows_with_an_event_at_every_step_stand_beside_those_with_one_at_every_tenth(results):
+    for which in ("table", "seeds"):
+        write(results, which, [line_of(cell, 0.6) for cell in choose(results, which)])
+    cells = studies.smoother("minilm")
+    assert {cell["method"]["every"] for cell in cells} == {1}
+    higher = {"curvature, no prior": 0.75}
+    write(results, "smoother", [line_of(cell, higher.get(cell["name"], 0.7)) for cell in cells])
+    text = MAKERS["smoother"]("minilm")
+    assert "Not all" not in text
+    at_95 = [row for row in rows_of(text) if row[1] == "95%"]
+    assert [row[2] for row in at_95] == ["10 steps", "step"] * 3
+    assert [row[-2] for row in at_95] == [f"{mean} ± 0.0" for mean in (60.0, 70.0, 60.0, 75.0, 60.0, 70.0)]
+    assert [row[-1] for row in at_95[1::2]] == ["", "+5.0 ± 0.0", "+0.0 ± 0.0"]
 
 
 def test_longer_taught_runs_stand_beside_those_of_the_usual_length(results):
