@@ -1,5 +1,7 @@
 """The CPU's fast paths do what the readable twins do, at every event."""
 
+import math
+
 import pytest
 import torch
 
@@ -178,6 +180,19 @@ def test_of_a_finite_weight_the_priors_gradient_is_finite(size):
     weights, grads = [torch.tensor([size, -size])], [torch.zeros(2)]
     cpu.add_prior_gradient_(weights, grads, scale=1e-4, **PAPER)
     assert grads[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("spike_var", "slab_var"),
+    [(math.nextafter(0.05, 0), 0.05), (1e99, 1e100)],
+    ids=["spike and slab are one to float64", "nothing lies outside the spike"],
+)
+def test_the_priors_gradient_has_no_setting_that_it_fails_on(spike_var, slab_var):
+    shape = {"slab_prob": 0.5, "spike_var": spike_var, "slab_var": slab_var}
+    weights, grads, expected = [torch.tensor([0.0, 1e-3, 2.0])], [torch.zeros(3)], [torch.zeros(3)]
+    plain_prior.add_prior_gradient_(weights, expected, scale=1.0, **shape)
+    cpu.add_prior_gradient_(weights, grads, scale=1.0, **shape)
+    torch.testing.assert_close(grads, expected)
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])

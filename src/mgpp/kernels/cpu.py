@@ -87,7 +87,7 @@ def add_prior_gradient_(
         return
     room, stiffness = buffers(1, weights), Stiffness(c1, c2, strength)
     # Of a weight of this size the spike's part is e⁻¹⁸ of the slab's, and lost in rounding that.
-    far = math.sqrt(max(0.0, math.log(slab_var / spike_var) + 18 - c1) / c2)
+    far = min(math.sqrt(max(0.0, math.log(slab_var / spike_var) + 18 - c1) / c2), LARGEST) if c2 > 0 else LARGEST
     pruned = True
     for weight, grad in zip(weights, grads, strict=True):
         for w, g, part in pieces(room, weight, grad):
