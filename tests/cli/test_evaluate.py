@@ -63,13 +63,33 @@ def test_rows_of_a_lone_file_are_called_by_its_name(tiny_bert, tiny_reviews, tmp
     assert "row 0 of bad.csv has no text" in capsys.readouterr().err
 
 
+def test_pairs_are_no_rows_for_a_model_that_learnt_from_single_texts(tiny_bert, tiny_reviews, tmp_path, capsys):
+    out = trained(tiny_bert, tiny_reviews, tmp_path / "out")
+    pairs = [{"sentence1": row["text"], "sentence2": "a film", "label": row["label"]} for row in reviews(24)]
+    data = write_jsonl(tmp_path / "pairs.jsonl", pairs)
+    capsys.readouterr()
+    assert main(["evaluate", str(out), str(data), "--device=cpu"]) == 2
+    told = f"{out} learnt from single texts (text) and {data} would be read as pairs (sentence1 + sentence2): say which"
+    assert told in capsys.readouterr().err
+    assert scored(out, data, capsys, "--text=sentence1")["rows"] == 24
+    again = trained(tiny_bert, data, tmp_path / "again")
+    assert main(["evaluate", str(again), str(tiny_reviews), "--device=cpu"]) == 2
+    assert "learnt from pairs (sentence1 + sentence2)" in capsys.readouterr().err
+    other = write_jsonl(
+        tmp_path / "other.jsonl", [{"sentence": row["text"], "label": row["label"]} for row in reviews(8)]
+    )
+    assert scored(out, other, capsys)["rows"] == 8
+
+
 def test_who_scores_a_model_on_the_file_that_it_learnt_from_is_told(tiny_bert, tmp_path, capsys):
     rows = write_csv(tmp_path / "rows.csv", reviews(24))
     out = trained(tiny_bert, rows, tmp_path / "out")
     assert scored(out, rows, capsys)["notes"][-1] == "the model's run learnt from this very file"
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"config": 3}', '{"config": {"task": ["text"]}}'])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"config": 3}', '{"config": {"task": ["text"]}}', '{"config": {}, "texts": 3}']
+)
 def test_a_damaged_memory_is_named(content, tiny_bert, tiny_reviews, tmp_path, capsys):
     out = trained(tiny_bert, tiny_reviews, tmp_path / "out")
     (out / "run.json").write_text(content, encoding="utf-8")

@@ -1,7 +1,7 @@
 """What the folder of a run's model knows of how that model is scored: its task, its columns, its lengths."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ REMEMBERED = (
 
 def remembered(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the run that made `model`, but for those that are `given`; of another task, none."""
-    config = _config_beside(model)
+    config = _beside(model)["config"]
     if given.get("task", config.get("task")) != config.get("task"):
         return {}
     return {name: config[name] for name in REMEMBERED if config.get(name) is not None and name not in given}
@@ -32,25 +32,43 @@ def describe(settings: Mapping[str, Any]) -> str:
 
 def learnt_from(model: str, data: Any) -> bool:
     """Whether `data` is the very file that the run of `model` trained on. Of a folder other rows are scored."""
-    learnt = _config_beside(model).get("data")
+    learnt = _beside(model)["config"].get("data")
     if not isinstance(data, str) or not isinstance(learnt, str):
         return False
     file = Path(data).expanduser()
     return file.is_file() and file.resolve() == Path(learnt).expanduser().resolve()
 
 
-def _config_beside(model: str) -> dict[str, Any]:
+def check_texts(model: str, texts: Sequence[str], data: str | None) -> None:
+    """Refuse pairs for a model whose run learnt from single texts, and the other way round."""
+    learnt = _beside(model)["texts"]
+    if learnt and texts and len(learnt) != len(texts):
+        raise ValueError(
+            f"{model} learnt from {_told(learnt)} and {data} would be read as {_told(texts)}: say which columns fit "
+            "(--text, --text-pair), or give other rows"
+        )
+
+
+def _told(texts: Sequence[str]) -> str:
+    return f"{'pairs' if len(texts) > 1 else 'single texts'} ({' + '.join(texts)})"
+
+
+def _beside(model: str) -> dict[str, Any]:
+    """The config of the run that made it, and the columns that it read; nothing of a model that no run made."""
     path = Path(model).expanduser() / RUN_FILE
     if not path.is_file():
-        return {}
+        return {"config": {}, "texts": []}
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))["config"]
+        known = json.loads(path.read_text(encoding="utf-8"))
+        config, texts = known["config"], known.get("texts", [])
         _check(config)
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"texts is {texts!r}")
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{path} should say how {model} is scored, and is damaged ({error}): remove it, and say --task"
         ) from None
-    return config
+    return {"config": config, "texts": texts}
 
 
 def _check(config: Any) -> None:

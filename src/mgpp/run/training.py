@@ -63,6 +63,7 @@ def run(
     with folder.taken(config, resume=resume, overwrite=overwrite) as cut_short, _stops_cleanly(folder, plan):
         for name in cut_short:
             tell(f"{name} was not finished when the run stopped: it is removed")
+        folder.write({**folder.read(), "texts": plan.task.texts})
         resume_from = folder.newest_checkpoint()
         pruning, watch = _pruning(plan), Checkpoints()
         if resume_from is not None:

@@ -30,6 +30,7 @@ class Task:
     there are, if that is known. `evaluation` is one set, or several by name, whose metrics then carry that name
     (matched_accuracy). `auto_class` is the transformers class that loads the model and its teacher. `metric` is the one
     number that sums a run up. `notes` tell a person what was decided for them: which columns, which rows are held out.
+    `texts` are the columns that the model reads, where it makes a difference how many they are.
 
     Where nothing else is said metrics are computed from all logits and labels at the end. `preprocess_logits(logits,
     labels)` keeps less of every batch; with `batch_metrics` nothing is kept, and `compute_metrics(prediction,
@@ -54,6 +55,7 @@ class Task:
     sampler: Callable[..., Sampler[int]] | None = None
     pipeline_tag: str = "text-classification"
     notes: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     @property
     def eval_rows(self) -> int:

@@ -163,6 +163,7 @@ class _Build:
             compute_metrics=score,
             metric=f"{next(iter(several))}_{metric}" if several else metric,
             notes=(f"{self.columns} ({self.space})", note),
+            texts=tuple(self.columns.texts),
         )
 
     def _scoring(self) -> tuple[Callable[[EvalPrediction], dict[str, float]], str]:
