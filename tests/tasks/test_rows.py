@@ -122,6 +122,26 @@ def test_a_hub_name_may_carry_a_subset(monkeypatch):
     assert streamed[-1]
 
 
+@pytest.mark.parametrize("name", ["rows.csvv", "rows.parqet", "data/train.jsnl"])
+def test_a_misspelt_ending_is_no_hub_name(name, monkeypatch):
+    monkeypatch.setattr(datasets, "load_dataset", lambda *address, **how: pytest.fail("the hub was asked"))
+    with pytest.raises(FileNotFoundError, match=f"{name} is not there: give a file"):
+        load_splits(name)
+
+
+def test_a_name_that_the_hub_does_not_know_may_be_meant_for_one_that_is_here(tmp_path, monkeypatch):
+    def load_dataset(*address, streaming):
+        raise FileNotFoundError(f"Dataset {address[0]} is not cached in None")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews").mkdir()
+    with pytest.raises(OSError, match=r"\(Dataset revews is not cached\): did you mean reviews\? else check the name"):
+        load_splits("revews")
+    with pytest.raises(OSError, match=r"\(Dataset imdb is not cached\): check the name"):
+        load_splits("imdb")
+
+
 def test_no_network_is_one_line():
     with pytest.raises(OSError, match="check the name and the connection") as caught:
         load_splits("nobody/nothing-of-this-name")

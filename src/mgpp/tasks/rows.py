@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +153,7 @@ def _from_name(data: str, *, stream: bool) -> "dict[str, Any]":
         return {name: _read_files(files, stream=stream) for name, files in _files_by_split(path).items()}
     if path.is_file():
         return {"train": _read_files([path], stream=stream)}
-    if path.suffix in FORMATS or data.startswith((".", "/", "~")):
+    if get_close_matches(path.suffix, FORMATS, cutoff=0.8) or data.startswith((".", "/", "~")):
         raise FileNotFoundError(f"{data} is not there: give a file, a folder with train.* in it, or a hub name")
     return _from_hub(data, stream=stream)
 
@@ -256,9 +257,11 @@ def _from_hub(name: str, *, stream: bool) -> dict[str, Any]:
             return dict(datasets.load_dataset(*address, streaming=stream))
         except Exception as error:
             failure = failure or error
+    near = get_close_matches(Path(name).name, [path.name for path in Path(name).parent.glob("*")], n=1)
+    meant = f"did you mean {Path(name).parent / near[0]}? else " if near else ""
     raise OSError(
         f"{name!r} is no local file or folder, and loading it from the Hugging Face hub failed "
-        f"({_root_cause(failure)}): check the name and the connection"
+        f"({_root_cause(failure)}): {meant}check the name and the connection"
     ) from failure
 
 
@@ -276,4 +279,4 @@ def _root_cause(error: BaseException | None) -> str:
     while error is not None and (deeper := error.__cause__ or error.__context__) is not None:
         error = deeper
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:2]) if lines else type(error).__name__
+    return " ".join(lines[:2]).removesuffix(" in None") if lines else type(error).__name__
