@@ -132,10 +132,10 @@ def test_rows_without_labels_cannot_be_scored_on(tiny_bert, tmp_path):
 @pytest.mark.parametrize(
     ("task", "data", "told"),
     [
-        ("sst2", "rte", r"which column holds the text\? .* has sentence1, sentence2, label, idx"),
+        ("sst2", "rte", "this task reads sentence, and .* has sentence1, sentence2, label, idx: name what"),
         ("mrpc", "stsb", "this task is about 2 classes and the data about one number"),
         ("stsb", "mrpc", "this task is about one number and the data about 2 classes: 'no', 'yes'"),
-        ("mnli", "sst2", r"which column holds the text\?"),
+        ("mnli", "sst2", r"this task reads premise and hypothesis, and .* has sentence, label, idx: name what"),
     ],
 )
 def test_data_of_another_task_is_refused(task, data, told, tiny_bert, tmp_path):

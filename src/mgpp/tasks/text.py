@@ -114,8 +114,13 @@ def _find_columns(found: "Dataset", source: Source, form: Form) -> _Columns:
     for text, pair in form.columns:
         if text in there and (pair is None or pair in there):
             return _Columns(text, pair, label)
-    data = describe_data(source.data)
-    raise ValueError(f"which column holds the text? {data} has {', '.join(there)}: name it (--text)")
+    data = f"{describe_data(source.data)} has {', '.join(there)}"
+    if form is ANY:
+        raise ValueError(f"which column holds the text? {data}: name it (--text)")
+    reads = " or ".join(" and ".join(filter(None, columns)) for columns in form.columns)
+    raise ValueError(
+        f"this task reads {reads}, and {data}: name what it shall read (--text, --text-pair), or --task text"
+    )
 
 
 def _checked(part: "Dataset", columns: _Columns, *, where: str) -> LabelColumn:
