@@ -20,6 +20,14 @@ def test_what_a_terminal_would_obey_is_not_printed(capsys):
     assert line == "mgpp: label='�[2J�' is no � number: drop it"
 
 
+@pytest.mark.parametrize("given", [["--sparsity", "0,9"], ["--max-steps", "3.5"]])
+def test_what_is_no_number_is_named(given, capsys):
+    assert main(["prune", "model", "data", "-o", "out", *given]) == 2
+    line = capsys.readouterr().err
+    assert given[0] in line
+    assert repr(given[1]) in line
+
+
 def test_a_long_line_keeps_what_is_wrong_and_what_to_do(capsys):
     line = said(ValueError(f"text={'x' * 1_000_000} is no text: name another column (--text)"), capsys)
     assert len(line) < LONGEST + 20

@@ -22,7 +22,7 @@ def exit_code_of(error: BaseException) -> int:
 def _told(error: BaseException) -> tuple[int, str]:
     # typer brings its own copy of click, or takes the installed one: its errors are known by their shape.
     if hasattr(error, "format_message"):
-        return BAD_INPUT, f"{_one_line(error.format_message())} (mgpp --help, or mgpp COMMAND --help)"
+        return BAD_INPUT, f"{_one_line(error.format_message() + _given(error))} (mgpp --help, or mgpp COMMAND --help)"
     if isinstance(error, RunInterrupted):
         return INTERRUPTED, _one_line(str(error))
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
@@ -38,6 +38,12 @@ def _told(error: BaseException) -> tuple[int, str]:
     if is_full_disk(error):
         return FAILED, reason_of(error)
     return FAILED, f"{type(error).__name__}: {_one_line(str(error))} (this is not your fault: --debug shows where)"
+
+
+def _given(error: BaseException) -> str:
+    """What was no number, where pydantic reads numbers for typer and its words leave it out."""
+    values = [each["input"] for each in getattr(error.__cause__, "errors", list)()]
+    return "".join(f": {value!r}" for value in values)
 
 
 def _one_line(text: str) -> str:

@@ -1,5 +1,6 @@
 """What a sweep tries: which settings, which values, and the run that a choice of them makes."""
 
+import difflib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -115,9 +116,9 @@ class Sweep:
         method = METHODS.get((self.settings.method or {}).get("method", ""))
         if method is not None and key in {field.name for field in fields(method)}:
             raise ValueError(f"{key} is a setting of the method: write it as {OF_METHOD}{key}")
-        raise ValueError(
-            f"{key} cannot be swept: {', '.join(known)} can, and {OF_METHOD}NAME for the method's settings"
-        )
+        near = [] if key in RUN_KEYS else difflib.get_close_matches(key, known, n=1)
+        others = f"{', '.join(known)} can, and {OF_METHOD}NAME for the method's settings"
+        raise ValueError(f"{key} cannot be swept: {f'did you mean {near[0]}?' if near else others}")
 
 
 def _check_values(key: str, values: Sequence[Any]) -> None:
