@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,13 @@ def test_dense_engines_are_labelled_as_such(form, to, tmp_path, monkeypatch):
 
 
 # What goes wrong
+
+
+def test_openvino_without_onnx_names_the_extra_that_brings_both(to, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"openvino needs onnx: pip install 'mgpp\[openvino\]'"):
+        export(to(format="openvino"))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

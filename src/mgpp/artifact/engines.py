@@ -17,6 +17,7 @@ TOLERANCE = 1e-4
 _TRACED, _COMPARED = (2, 12), ((1, 5), (3, 17))
 # A protobuf message, which an ONNX file is, ends at 2 GB; weights beyond go to a file beside it.
 MAX_ONE_FILE = 1_800_000_000
+FOR_ONNX = ("onnx", "onnxscript", "onnxruntime")
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "decoder_input_ids")
 
 Run = Callable[[Mapping[str, Tensor]], list[Tensor]]
@@ -36,7 +37,7 @@ class _Outputs(nn.Module):
 
 def to_onnx(model: PreTrainedModel, path: Path) -> dict[str, Any]:
     """Write `path`, float32 and with a free batch and length, and compare it with PyTorch."""
-    require("onnx", "onnxscript", "onnxruntime", extra="onnx")
+    require(*FOR_ONNX, extra="onnx")
     model = _as_exported(model)
     inputs = _inputs(model, *_TRACED)
     outputs = [name for name, value in _run(model, inputs).items() if isinstance(value, Tensor)]

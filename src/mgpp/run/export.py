@@ -10,7 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from mgpp.artifact.draft import drafted
-from mgpp.artifact.engines import to_onnx, to_openvino
+from mgpp.artifact.engines import FOR_ONNX, require, to_onnx, to_openvino
 from mgpp.artifact.hub import is_hub_name, push
 from mgpp.artifact.precision import Precision, Values
 from mgpp.artifact.save import save_sparse
@@ -156,6 +156,7 @@ def _onnx(model: PreTrainedModel, draft: Path, config: ExportConfig) -> dict[str
 
 
 def _openvino(model: PreTrainedModel, draft: Path, config: ExportConfig) -> dict[str, Any]:
+    require(*FOR_ONNX, "openvino", extra="openvino")
     sparsity = _sparsity(model)
     model.config.save_pretrained(draft)
     with tempfile.TemporaryDirectory() as folder:
