@@ -246,7 +246,7 @@ def test_a_killed_process_resumes_to_the_same_bits(prune, tiny_bert, tiny_review
     kill_at(8, tiny_bert, tiny_reviews, tmp_path / "out")
     capsys.readouterr()
     line = refusal(prune(*options), capsys)
-    assert "holds an unfinished run: go on with it (--resume)" in line
+    assert "holds an unfinished run: go on with it (--resume), begin anew (--overwrite), or choose" in line
     line = refusal(prune(*options, "--resume", "--lr", "1e-3"), capsys)
     assert "learning_rate: was 0.005, now 0.001" in line
     assert prune(*options, "--resume") == 0

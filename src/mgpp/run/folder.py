@@ -75,8 +75,9 @@ class RunFolder:
         if resume:
             self._check_same_run(config)
         elif self._holds_run() and not overwrite:
-            state = "a finished run" if self.is_finished else "an unfinished run"
-            cure = "overwrite it (--overwrite)" if self.is_finished else "go on with it (--resume)"
+            state, cure = "an unfinished run", "go on with it (--resume), begin anew (--overwrite)"
+            if self.is_finished:
+                state, cure = "a finished run", "overwrite it (--overwrite)"
             raise ValueError(f"{self.path} holds {state}: {cure}, or choose another folder")
         elif not self._holds_run() and self._strangers():
             stranger = self._strangers()[0].name

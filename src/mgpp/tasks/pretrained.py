@@ -145,7 +145,9 @@ def _load(auto_class: Any, name: str, *, config: PreTrainedConfig, **options: An
 def _check_folder(folder: Path) -> None:
     config = folder / "config.json"
     if not config.is_file():
-        raise FileNotFoundError(f"{folder} holds no config.json: it is no model that from_pretrained can load")
+        raise FileNotFoundError(
+            f"{folder} holds no config.json, so no model: a run that has not ended goes on with --resume"
+        )
     try:
         json.loads(config.read_text(encoding="utf-8"))
     except ValueError as error:
