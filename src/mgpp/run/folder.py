@@ -1,7 +1,7 @@
 """A run's folder: what is in it when, so that nothing half-written ever looks finished.
 
 .lock               while a process is at work in it
-run.json            from the start: the config, and the metrics of the model as loaded
+run.json            from the start: the config, the columns that the model reads, and its metrics as loaded
 checkpoints/        while it runs: checkpoint-N/ and records.jsonl; gone at the end
 .draft/             while the last files are written; they then move up, result.json last
 result.json         only in a finished run
