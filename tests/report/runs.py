@@ -37,8 +37,11 @@ def write_run(
     finished: bool = True,
     until: int | None = None,
     config: dict[str, Any] | None = None,
+    weights: dict[str, int] = WEIGHTS,
 ) -> Path:
-    """A run of 600 weights in two blocks; `output.dense` of block 1 loses most, `attention.self.query` of 0 least."""
+    """By default of 600 weights in two blocks. The last matrix (`output.dense` of block 1) loses most, the first
+    (`attention.self.query` of block 0) least.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "records.jsonl"
     path.unlink(missing_ok=True)
@@ -48,10 +51,10 @@ def write_run(
     else:
         schedule = {"sparsity": method["sparsity"], "initial_sparsity": 0.0, "start": START, "end": end}
         schedule |= {"every": EVERY, "last": steps}
-        records.append(path, {**start, "schedule": schedule, "train_size": 1000, "weights": WEIGHTS, "sample": 600})
+        records.append(path, {**start, "schedule": schedule, "train_size": 1000, "weights": weights, "sample": 600})
     for step in range(1, (until or steps) + 1):
         if method is not None:
-            for record in _pruning(step, method, end, cut, in_spike, left_in_spike, came_back):
+            for record in _pruning(step, method, end, cut, in_spike, left_in_spike, came_back, weights):
                 records.append(path, record)
         if step % 5 == 0:
             records.append(path, {"event": "log", "step": step, "loss": losses(step), "learning_rate": 1e-4})
@@ -64,7 +67,7 @@ def write_run(
     return folder
 
 
-def _pruning(step, method, end, cut, in_spike, left_in_spike, came_back) -> list[dict[str, Any]]:
+def _pruning(step, method, end, cut, in_spike, left_in_spike, came_back, weights) -> list[dict[str, Any]]:
     prior = {"warm_up": min(1.0, step / START), "half_width": HALF_WIDTH} if method["method"] == "mgpp" else {}
     look: dict[str, Any] = {"came_back": came_back} if step > START else {}
     if prior:
@@ -76,8 +79,9 @@ def _pruning(step, method, end, cut, in_spike, left_in_spike, came_back) -> list
     if step <= end and step % EVERY:
         return []
     share = min(1.0, (step - START) / (end - START)) * method["sparsity"]
-    zeros = {name: int(share * (90 + 10 * place / 5)) for place, name in enumerate(WEIGHTS)}
-    sparsity = sum(zeros.values()) / 600
+    percent = {name: 90 + 10 * place / (len(weights) - 1) for place, name in enumerate(weights)}
+    zeros = {name: int(size / 100 * share * percent[name]) for name, size in weights.items()}
+    sparsity = sum(zeros.values()) / sum(weights.values())
     told = {"event": "prune", "step": step, "target": sparsity, **prior, "sparsity": sparsity, "cut": cut * share}
     return [{**told, "zeros": zeros, **({"look": look} if step % 4 == 0 else {})}]
 

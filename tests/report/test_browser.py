@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("websockets")
 
-from mgpp import report
+from mgpp import records, report
 from tests.report.browser import Browser, Page, find_chromium
 from tests.report.runs import L2, write_run
 
@@ -68,6 +68,35 @@ def test_lines_go_where_the_numbers_are(page):
     heights = [float(point.split(",")[1]) for point in points]
     assert heights == sorted(heights, reverse=True)  # sparsity only rises, and pixels count from the top
     assert all("NaN" not in point for point in points)
+
+
+@pytest.mark.parametrize("evaluations", [1, 2])
+def test_what_has_only_one_point_is_a_dot(evaluations, browser, tmp_path):
+    folder = write_run(tmp_path / "early", until=20, finished=False)
+    for _ in range(evaluations - 1):  # at the same step, with the same loss
+        records.append(folder / "records.jsonl", {"event": "log", "step": 20, "eval_loss": 0.5})
+    page = browser.open(report.write_page([report.read_run(folder)], tmp_path / "page.html"))
+    seen = page.js(
+        """[...document.querySelectorAll('.plot [data-name]')].map((it) => {
+        const { width, height } = it.getBoundingClientRect();
+        return [it.dataset.name, Math.max(width, height) > 4]; })"""
+    )
+    assert {"early", "early, asked", "early, evaluation", "0 attention.self.query"} <= dict(seen).keys()
+    assert all(is_seen for _, is_seen in seen), seen
+    page.drag("[data-chart=loss] .plot", 0.5, 0.9)  # zoomed to later steps, it has left
+    assert page.js("document.querySelectorAll('.plot .dot').length") == 0
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize(("chart", "name"), [("sparsity", "ours, asked"), ("in_spike", "ours, pruned before")])
+def test_what_lies_on_another_line_is_seen_beside_it(chart, name, page):
+    drawn = page.js(
+        f"""[...document.querySelectorAll('[data-chart={chart}] polyline')].map((it) =>
+        [it.dataset.name, parseFloat(getComputedStyle(it).strokeWidth)])"""
+    )
+    widths, order = dict(drawn), [one for one, _ in drawn]
+    assert widths[name] >= widths["ours"] + 4
+    assert order.index(name) < order.index("ours")
 
 
 def test_a_key_hides_its_line_and_shows_it_again(page):
@@ -182,6 +211,22 @@ def test_colours_follow_the_system_and_the_button(browser, path):
     light.click("#theme")
     assert background(light) == background(dark)
     assert light.js("document.getElementById('theme').textContent") == "Colours: dark"
+
+
+@pytest.mark.parametrize(("width", "side_by_side"), [(1200, 3), (800, 2)])
+def test_the_tables_of_a_base_models_layers_are_not_cut(width, side_by_side, browser, tmp_path):
+    kinds = [f"attention.{part}" for part in ("self.query", "self.key", "self.value", "output.dense")]
+    sizes = dict.fromkeys(kinds, 768 * 768) | dict.fromkeys(("intermediate.dense", "output.dense"), 4 * 768 * 768)
+    names = {f"bert.encoder.layer.{block}.{kind}.weight": size for block in range(12) for kind, size in sizes.items()}
+    run = report.read_run(write_run(tmp_path / "base", weights=names))
+    page = browser.open(report.write_page([run], tmp_path / "page.html"), width=width)
+    tables = page.js(
+        """[...document.querySelectorAll('#where [role=region]')].slice(0, 3).map((it) =>
+        [it.getAttribute('aria-label'), it.scrollWidth - it.clientWidth, it.getBoundingClientRect().top])"""
+    )
+    assert [label.split()[0].strip(":") for label, _, _ in tables] == ["Kinds", "Blocks", "Matrices"]
+    assert [cut for _, cut, _ in tables] == [0, 0, 0]
+    assert sum(top == tables[0][2] for *_, top in tables) == side_by_side
 
 
 @pytest.mark.parametrize("dark", [False, True])

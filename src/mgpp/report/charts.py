@@ -131,7 +131,7 @@ def _ranking(run: Run) -> Html:
         _lost(lost_by_block(run)[: 2 * TOP], "Blocks"),
         _lost(some, named),
     ]
-    return tag("div", tag("h3", f"{run.name} ({run.label})"), tag("div", *tables, class_="columns"))
+    return tag("div", tag("h3", f"{run.name} ({run.label})"), tag("div", *tables, class_="tables"))
 
 
 def _lost(lost: Sequence[Lost], caption: str) -> Html:

@@ -25,8 +25,8 @@ function color(number) {
   return `var(--c${number % COLORS})`;
 }
 
-function dash(number) {
-  return DASHES[number % DASHES.length];
+function dash(number, times = 1) {
+  return DASHES[number % DASHES.length].replace(/\d+/g, (length) => times * length);
 }
 
 function asPercent(value) {

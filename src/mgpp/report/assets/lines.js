@@ -14,8 +14,30 @@ function zoom(factor, around = (view.from + view.to) / 2) {
   setView(around - (around - view.from) * factor, around + (view.to - around) * factor);
 }
 
+function classOf(one) {
+  return one.band ? "series band" : one.thin ? "series thin" : "series";
+}
+
+// A line through one point, or through one place, has no length: it would not be seen.
+function drawDot(one, x, y) {
+  const look = { class: one.band ? "dot band" : "dot", r: one.thin ? 3 : 4 };
+  const dot = shape("circle", { ...look, cx: x, cy: y, "data-name": one.name });
+  dot.style.stroke = one.color;
+  dot.style.fill = one.hollow ? "none" : one.color;
+  return dot;
+}
+
+// What stands in a key: a piece of the line.
+function drawSample(one) {
+  if (one.x.length === 1) return drawDot(one, 11, 5);
+  const line = shape("line", { class: classOf(one), x1: 0, x2: 22, y1: 5, y2: 5, "stroke-dasharray": one.dash });
+  line.style.stroke = one.color;
+  return line;
+}
+
 class LineChart {
-  // series: [{ name, group, color, dash, thin, x, y }]; a click on a group's key hides or shows all of that group.
+  // series: [{ name, group, color, dash, thin, band, hollow, x, y }]; a click on a group's key hides or shows all of that
+  // group. A band lies wide under all lines; a hollow series is a ring where it has only one point.
   constructor(root, { label, series, log = false, percent = false, low = null, ramp = null, single = false }) {
     Object.assign(this, { root, label, series, log, percent, low, ramp, single });
     this.hidden = new Set();
@@ -49,9 +71,7 @@ class LineChart {
   drawKeys() {
     const groups = new Map(this.series.map((one) => [one.group, one]));
     const keys = [...groups].map(([group, one]) => {
-      const line = shape("line", { x1: 0, x2: 22, y1: 5, y2: 5, "stroke-width": 3, "stroke-dasharray": one.dash });
-      line.style.stroke = one.color;
-      const sample = shape("svg", { viewBox: "0 0 22 10", "aria-hidden": "true" }, line);
+      const sample = shape("svg", { viewBox: "0 0 22 10", "aria-hidden": "true" }, drawSample(one));
       const pressed = String(!this.hidden.has(group));
       const key = element("button", { class: "key", type: "button", "aria-pressed": pressed }, sample, group);
       key.addEventListener("click", () => this.toggle(group, key));
@@ -116,7 +136,8 @@ class LineChart {
       yText: this.percent ? (tick) => `${asTick(100 * tick)}%` : asTick,
       xLabel: "step",
     });
-    picture.append(...this.drawRamp(), ...this.shown.map((one) => this.drawLine(one)));
+    const upwards = [...this.shown.filter((one) => one.band), ...this.shown.filter((one) => !one.band)];
+    picture.append(...this.drawRamp(), ...upwards.flatMap((one) => this.drawSeries(one)));
     this.overlay = shape("g");
     picture.append(this.overlay);
     this.plot.replaceChildren(picture);
@@ -129,21 +150,25 @@ class LineChart {
     return [shape("rect", { class: "ramp", x: from, y: top, width: Math.max(0, to - from), height: bottom - top })];
   }
 
-  drawLine(one) {
+  drawSeries(one) {
     const points = [];
     one.x.forEach((step, i) => {
       // One point beyond each edge, so that a line enters and leaves.
       const near = (one.x[i + 1] ?? step) >= view.from && (one.x[i - 1] ?? step) <= view.to;
       if (near && !(this.log && one.y[i] <= 0)) points.push(`${this.x(step).toFixed(1)},${this.y(one.y[i]).toFixed(1)}`);
     });
+    const { left, right, top, bottom } = this.area;
+    if (new Set(points).size === 1) {
+      const [x, y] = points[0].split(",").map(Number);
+      return x >= left && x <= right ? drawDot(one, x, y) : [];
+    }
     const line = shape("polyline", {
-      class: one.thin ? "series thin" : "series",
+      class: classOf(one),
       points: points.join(" "),
       "stroke-dasharray": one.dash,
       "data-name": one.name,
     });
     line.style.stroke = one.color;
-    const { left, right, top, bottom } = this.area;
     const window = shape("svg", { x: left, y: top, width: right - left, height: bottom - top });
     window.setAttribute("viewBox", `${left} ${top} ${right - left} ${bottom - top}`);
     window.append(line);

@@ -15,7 +15,8 @@ function seriesOf(key, options = {}) {
     if (!run.series[key]) return [];
     const [x, y] = run.series[key];
     const name = options.name ? options.name(run) : run.name;
-    return [{ name, group: name, color: color(number), dash: dash(number), x, y, ...options.look }];
+    const pattern = dash(number, options.look?.band ? 3 : 1);
+    return [{ name, group: name, color: color(number), dash: pattern, x, y, ...options.look }];
   });
 }
 
@@ -26,7 +27,7 @@ const CHARTS = {
     low: 0,
     series: [
       ...seriesOf("sparsity"),
-      ...seriesOf("target", { name: (run) => `${run.name}, asked`, look: { dash: "1 4", thin: true } }),
+      ...seriesOf("target", { name: (run) => `${run.name}, asked`, look: { band: true } }),
     ],
   }),
   cut: () => ({
@@ -34,14 +35,14 @@ const CHARTS = {
     log: true,
     series: [
       ...seriesOf("cut"),
-      ...seriesOf("half_width", { name: (run) => `${run.name}, half-width`, look: { dash: "1 4", thin: true } }),
+      ...seriesOf("half_width", { name: (run) => `${run.name}, half-width`, look: { dash: "1 4", thin: true, hollow: true } }),
     ],
   }),
   loss: () => ({
     label: "Loss",
     series: [
       ...seriesOf("loss", { name: (run) => `${run.name}, training` }),
-      ...seriesOf("eval_loss", { name: (run) => `${run.name}, evaluation`, look: { dash: "1 4" } }),
+      ...seriesOf("eval_loss", { name: (run) => `${run.name}, evaluation`, look: { dash: "1 4", hollow: true } }),
     ],
   }),
   came_back: () => ({ label: "Weights that came back", percent: true, low: 0, series: seriesOf("came_back") }),
@@ -51,7 +52,7 @@ const CHARTS = {
     low: 0,
     series: [
       ...seriesOf("in_spike"),
-      ...seriesOf("pruned_before", { name: (run) => `${run.name}, pruned before`, look: { dash: "1 4", thin: true } }),
+      ...seriesOf("pruned_before", { name: (run) => `${run.name}, pruned before`, look: { band: true } }),
     ],
   }),
 };
