@@ -109,6 +109,25 @@ def test_nothing_that_came_back_is_said_in_words(tmp_path):
     assert "nothing came back" in [text.get_text() for text in panel.texts]
 
 
+def test_a_curve_of_one_point_is_a_dot(tmp_path):
+    early = report.read_run(write_run(tmp_path / "early", until=22, finished=False))
+    (asked, counted), (line, *_) = figures.sparsity([early]).get_lines(), figures.cuts([early]).get_lines()
+    assert len(counted.get_xdata()) == 2
+    assert asked.get_marker() == counted.get_marker() == "None"
+    assert len(line.get_xdata()) == 1
+    assert line.get_marker() == "o"
+
+
+@pytest.mark.parametrize("draw", [figures.remaining, figures.cuts, figures.sparsity, figures.loss, figures.regrowth])
+def test_the_legend_lies_below_the_axes_and_hides_nothing(draw, tmp_path):
+    runs = report.read_runs([write_run(tmp_path / f"a run with a rather long name, {number}") for number in range(4)])
+    panel = draw(runs)
+    panel.get_figure().draw_without_rendering()
+    legend, axis = panel.get_legend().get_window_extent(), panel.xaxis.get_tightbbox()
+    assert legend.y1 <= axis.y0
+    assert legend.y0 >= 0
+
+
 def test_the_metric_has_error_bars_and_the_dense_line():
     panel = figures.metric(COMPARED)
     (bars,) = panel.containers  # the method that finished nothing is left out

@@ -88,6 +88,33 @@ def _new_figure(**settings: Any) -> "Figure":
     return pyplot.figure(**settings)
 
 
+def draw_line(panel: "Axes", steps: Sequence[float], values: Sequence[float], **look: Any) -> None:
+    """As panel.plot; of one point, which a line cannot show, a dot."""
+    (line,) = panel.plot(steps, values, **look)
+    if len(steps) == 1:
+        line.set(marker="o", markersize=3 + 2 * line.get_linewidth())
+
+
+def legend_below(panel: "Axes") -> None:
+    """Under the axes: inside there is no place that the curves of every run leave free."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = panel.get_figure()
+    labels = panel.get_legend_handles_labels()[1]
+    if figure is None or not labels:
+        return
+    inches = panel.get_window_extent().width / figure.dpi
+    across = int(inches / (0.6 + 0.065 * max(map(len, labels))))  # a sample of a line, and letters of 8 points
+    panel.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        # Points, not a share of the height: numbers and label of the axis take as much room on small panels.
+        bbox_transform=panel.transAxes + ScaledTranslation(0, -36 / 72, figure.dpi_scale_trans),
+        borderaxespad=0,
+        ncols=max(1, min(across, len(labels))),
+    )
+
+
 def save(figure: "Figure", path: Path) -> Path:
     """Its ending says the kind of file. The same figure gives the same bytes."""
     kind = path.suffix.removeprefix(".").lower()

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mgpp.report.figures.canvas import COLORS, DASHES, axes_or_new, panels_or_new, styled
+from mgpp.report.figures.canvas import (
+    COLORS,
+    DASHES,
+    axes_or_new,
+    draw_line,
+    legend_below,
+    panels_or_new,
+    styled,
+)
 from mgpp.report.run import NothingToShow, Run, read_runs
 
 if TYPE_CHECKING:
@@ -17,9 +25,10 @@ Runs = Sequence["Run | str | Path"]
 @styled
 def weights_and_cuts(runs: Runs, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
     """Fig. 2: (a) how large the remaining weights are at the end, (b) the cut during training."""
-    panels = panels_or_new(axes, 2, size=(8, 3))
-    remaining(runs, panels[0])
-    cuts(runs, panels[1])
+    found = _as_runs(runs)
+    panels = panels_or_new(axes, 2, size=(8, _height(found)))
+    remaining(found, panels[0])
+    cuts(found, panels[1])
     for letter, panel in zip("ab", panels, strict=True):
         panel.set_title(f"({letter}) {panel.get_title()}")
     legend = panels[1].get_legend()
@@ -31,9 +40,10 @@ def weights_and_cuts(runs: Runs, axes: "Sequence[Axes] | None" = None) -> "list[
 @styled
 def remaining(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     """How the sizes of the weights left at the last look are distributed; where the cut is one, it is a thin line."""
-    panel = axes_or_new(axes)
+    found = _need(runs, "looks", "a look at the weights (looks=… in PruningCallback)")
+    panel = _panel(axes, found)
     filled: list[float] = []
-    for number, run in enumerate(_need(runs, "looks", "a look at the weights (looks=… in PruningCallback)")):
+    for number, run in enumerate(found):
         last = run.looks[-1]
         sizes = last["look"]["sizes"]
         edges = [2 ** (sizes["log2"] + i / sizes["per_octave"]) for i in range(len(sizes["after"]) + 1)]
@@ -48,7 +58,7 @@ def remaining(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     if filled:
         panel.set_xlim(min(filled) / 1.5, max(filled) * 1.5)
     _plain_ticks(panel.xaxis)
-    panel.legend()
+    legend_below(panel)
     return panel
 
 
@@ -66,65 +76,69 @@ def _plain_ticks(axis: "Axis") -> None:
 @styled
 def cuts(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     """The cut at every event, and dotted, where it is a size and there is a prior, the half-width of its spike."""
-    panel = axes_or_new(axes)
-    for number, run in enumerate(_need(runs, "cuts", "a weight that was pruned")):
+    found = _need(runs, "cuts", "a weight that was pruned")
+    panel = _panel(axes, found)
+    for number, run in enumerate(found):
         color = COLORS[number % len(COLORS)]
         steps = [event["step"] for event in run.cuts]
         line = DASHES[number % len(DASHES)]
-        panel.plot(steps, [event["cut"] for event in run.cuts], color=color, linestyle=line, label=_label(run))
+        draw_line(panel, steps, [event["cut"] for event in run.cuts], color=color, linestyle=line, label=_label(run))
         widths = [event["half_width"] for event in run.cuts if run.by_size and "half_width" in event]
         if len(widths) == len(steps):
-            panel.plot(steps, widths, color=color, linestyle=":", linewidth=1)
+            draw_line(panel, steps, widths, color=color, linestyle=":", linewidth=1)
             panel.annotate(
                 "half-width of the spike", (steps[-1], widths[-1]), (0, 3), textcoords="offset points",
                 ha="right", fontsize=7, color=color,
             )  # fmt: skip
     panel.set(yscale="log", xlabel="step", ylabel="cut", title="cut during training")
-    panel.legend()
+    legend_below(panel)
     return panel
 
 
 @styled
 def sparsity(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     """The share of weights that is zero after every event, and grey, what was asked for."""
-    panel = axes_or_new(axes)
-    for number, run in enumerate(_need(runs, "events", "a pruning event")):
+    found = _need(runs, "events", "a pruning event")
+    panel = _panel(axes, found)
+    for number, run in enumerate(found):
         steps = [event["step"] for event in run.events]
         asked = [event["target"] for event in run.events]
-        panel.plot(steps, asked, color="silver", linewidth=4, zorder=1, label=None if number else "asked for")
+        draw_line(panel, steps, asked, color="silver", linewidth=4, zorder=1, label=None if number else "asked for")
         _line(panel, number, run, steps, [event["sparsity"] for event in run.events])
     panel.set(xlabel="step", ylabel="sparsity", ylim=(0, 1))
-    panel.legend()
+    legend_below(panel)
     return panel
 
 
 @styled
 def loss(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     """The training loss as logged; the ramp is shaded."""
-    panel = axes_or_new(axes)
-    for number, run in enumerate(_need(runs, "logs", "a logged loss")):
+    found = _need(runs, "logs", "a logged loss")
+    panel = _panel(axes, found)
+    for number, run in enumerate(found):
         _line(panel, number, run, *run.logged("loss"))
-    _shade_ramps(panel, _as_runs(runs))
+    _shade_ramps(panel, found)
     panel.set(xlabel="step", ylabel="training loss")
-    panel.legend()
+    legend_below(panel)
     return panel
 
 
 @styled
 def regrowth(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     """Of the weights that were zero at one look, the share that is not at the next."""
-    panel = axes_or_new(axes)
+    found = _need(runs, "looks", "a look at the weights (looks=… in PruningCallback)")
+    panel = _panel(axes, found)
     most = 0.0
-    for number, run in enumerate(_need(runs, "looks", "a look at the weights (looks=… in PruningCallback)")):
+    for number, run in enumerate(found):
         steps, shares = run.looked("came_back")
         most = max([most, *shares])
         _line(panel, number, run, steps, [100 * share for share in shares])
     if most == 0:
         panel.text(0.5, 0.5, "nothing came back", transform=panel.transAxes, ha="center", color="grey")
-    _shade_ramps(panel, _as_runs(runs))
+    _shade_ramps(panel, found)
     panel.set(xlabel="step", ylabel="pruned weights that came back, %")
     panel.set_ylim(bottom=0, top=max(0.1, panel.get_ylim()[1]))
-    panel.legend()
+    legend_below(panel)
     return panel
 
 
@@ -135,10 +149,10 @@ def spike(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     What has been pruned hardly leaves the spike between two events. What the prior has gathered by itself is above the
     grey line.
     """
-    panel = axes_or_new(axes)
     drawn = [run for run in _as_runs(runs) if run.looked("in_spike")[0]]
     if not drawn:
         raise NothingToShow("none of these runs has a mixture prior whose spike was looked at: choose an mgpp run")
+    panel = _panel(axes, drawn)
     for number, run in enumerate(drawn):
         steps = [event["step"] for event in run.events]
         zeros = [event["sparsity"] for event in run.events]
@@ -146,13 +160,22 @@ def spike(runs: Runs, axes: "Axes | None" = None) -> "Axes":
         panel.plot([0, *steps], [0, *zeros], color="silver", linewidth=3, zorder=1, drawstyle="steps-post", label=gone)
         _line(panel, number, run, *run.looked("in_spike"))
     panel.set(xlabel="step", ylabel=r"share of weights with $g(\theta) > ½$", ylim=(0, 1))
-    panel.legend()
+    legend_below(panel)
     return panel
+
+
+def _panel(axes: "Axes | None", runs: Sequence[Run]) -> "Axes":
+    return axes_or_new(axes, size=(4.5, _height(runs)))
+
+
+def _height(runs: Sequence[Run]) -> float:
+    """In inches; each run takes a line of the legend."""
+    return 3.0 + 0.17 * len(runs)
 
 
 def _line(panel: "Axes", number: int, run: Run, steps: Sequence[int], values: Sequence[float]) -> None:
     dash = DASHES[number % len(DASHES)]
-    panel.plot(steps, values, color=COLORS[number % len(COLORS)], linestyle=dash, label=_label(run))
+    draw_line(panel, steps, values, color=COLORS[number % len(COLORS)], linestyle=dash, label=_label(run))
 
 
 def _shade_ramps(panel: "Axes", runs: Sequence[Run]) -> None:
