@@ -6,6 +6,7 @@ from mgpp import report
 from mgpp.report.advice import advice_for, against_l2, cut_in_half_widths
 from mgpp.report.answers import answers_for
 from mgpp.report.settling import settling_of, trend_of
+from mgpp.report.ways import Finding, Way, agreeing
 from tests.report.runs import L2, MGPP, write_run
 
 
@@ -55,6 +56,8 @@ def test_a_loss_that_rises_is_called_so(run_with):
         ({"end": 100}, "ended with the run"),
         ({"until": 50, "finished": False}, "goes on until step 60"),
         ({"end": 90}, "only 2 losses were logged"),
+        ({"end": 95}, "only 1 loss was logged"),
+        ({"end": 96, "until": 99}, "no loss was logged"),
     ],
 )
 def test_what_cannot_be_told_is_said_to_be_so(settings, told, run_with):
@@ -81,6 +84,7 @@ def test_accuracy_and_time_are_told_against_the_dense_run_of_the_same_data(run_w
     other = run_with("other", method=None, config={"data": "another"})
     assert "none is given" in answers(pruned, other)["score"]
     assert "points" not in answers(dense, pruned)["score"]
+    assert "1 point above the dense run" in answers(run_with("above", score=0.81), dense)["score"]
 
 
 def test_size_is_the_files_and_what_a_bitmask_would_make_of_the_matrices(run_with):
@@ -172,6 +176,38 @@ def test_a_run_short_of_its_target_and_one_that_goes_on_are_told_apart(run_with)
     run.events[-1]["sparsity"] = 0.5
     assert "The model is 50.00% sparse; 90.00% was asked for" in advised(run)
     assert "The run is at step 30 of 100" in advised(run_with(until=30, finished=False))
+
+
+# One piece of advice beside another
+
+
+def test_no_way_undoes_one_that_was_named_before_it():
+    more, less, other = Way("do more", {"it": 1}), Way("do less", {"it": -1}), Way("do something else", {"another": 1})
+    findings = [Finding(kind="note", seen=seen, ways=ways) for seen, ways in (("a", [more]), ("b", [less, other]))]
+    assert [advice.change for advice in agreeing(findings)] == ["Do more.", "Do something else."]
+    assert [advice.change for advice in agreeing(findings[::-1])] == ["Do less, or do something else."]
+
+
+def test_a_ramp_of_few_events_after_which_nothing_came_back_is_not_told_to_prune_less_often(run_with):
+    told = advised(run_with(end=24, came_back=0.0))
+    assert "The ramp had only 3 pruning events. Prune more often, in smaller bites: --set every=1." in told
+    assert "To let weights return, raise the learning rate." in told
+    assert "To let weights return, prune less often (--set every=…), or raise" in advised(run_with(came_back=0.0))
+
+
+def test_a_ramp_that_should_end_sooner_is_not_told_to_end_later(run_with):
+    told = advised(run_with(losses=lambda step: 0.3 if step <= 20 else falling(step)))
+    assert "end the ramp sooner (--set end=0.4)" in told
+    assert (
+        "Start pruning earlier, ask for less sparsity, weaken the prior (--set strength=0.3), or add a teacher" in told
+    )
+
+
+def test_one_event_is_not_told_in_the_plural_and_one_at_every_step_not_to_be_more_frequent(run_with):
+    assert "only 1 pruning event." in advised(run_with(end=21))
+    often = run_with(end=24)
+    often.schedule["every"] = 1
+    assert "Prune more often" not in advised(often)
 
 
 # MGPP against L2

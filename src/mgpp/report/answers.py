@@ -9,6 +9,7 @@ from mgpp.report.cost import Cost, cost_of
 from mgpp.report.layers import Lost, lost_by_kind, lost_by_layer
 from mgpp.report.run import Run
 from mgpp.report.settling import settling_of
+from mgpp.report.words import counted
 
 NOT_YET = "Not known until the run is finished."
 
@@ -46,7 +47,9 @@ def _what(run: Run) -> str:
     if schedule.get("at") is not None:
         when = f"at once, after step {schedule['at']:,} of {run.last:,}"
     weights = sum(run.weights.values())
-    return f"{weights:,} weights in {len(run.weights)} matrices, by {title_of(run.method)}, {when}."
+    return (
+        f"{weights:,} weights in {counted(len(run.weights), 'matrix', 'matrices')}, by {title_of(run.method)}, {when}."
+    )
 
 
 def _how_much(run: Run) -> str:
@@ -81,7 +84,8 @@ def _score(run: Run, cost: Cost) -> str:
     if cost.difference is None:
         return f"{told}. How much pruning took of it only a dense run of the same settings can tell: none is given."
     points = round(100 * cost.difference, 2)
-    how = "level with" if points == 0 else f"{abs(points):g} points {'above' if points > 0 else 'under'}"
+    apart = "1 point" if abs(points) == 1 else f"{abs(points):g} points"
+    how = "level with" if points == 0 else f"{apart} {'above' if points > 0 else 'under'}"
     return f"{told}, {how} the dense run {cost.dense_name} ({cost.dense_score:.4f})."
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from mgpp.markup import Html, join, table, tag
 from mgpp.methods import title_of
-from mgpp.report.advice import Advice, advice_for, against_l2
+from mgpp.report.advice import advice_for, against_l2
 from mgpp.report.answers import answers_for, model_name
 from mgpp.report.charts import charts, where
 from mgpp.report.payload import payload_of
 from mgpp.report.run import Run
+from mgpp.report.ways import Advice
 
 SCRIPTS = ("draw.js", "lines.js", "heat.js", "sizes.js", "page.js")
 

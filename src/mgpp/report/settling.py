@@ -59,7 +59,8 @@ def _after(run: Run, step: int) -> tuple[list[int], list[float]]:
 
 def _verdict(steps: list[int], losses: list[float], when: str) -> Settling:
     if len(losses) < FEWEST:
-        text = f"{when} only {len(losses)} losses were logged, too few to tell: log more often (--logging-steps)."
+        few = {0: "no loss was", 1: "only 1 loss was"}.get(len(losses), f"only {len(losses)} losses were")
+        text = f"{when} {few} logged, too little to tell: log more often (--logging-steps)."
         return Settling(verdict="unknown", text=text)
     trend = trend_of(steps, losses)
     told = f"a line through the {len(losses)} logged losses goes from {trend.first:.3f} to {trend.last:.3f}"
