@@ -74,6 +74,30 @@ def require_free(folder: Path, what: str) -> None:
             os.close(handle)
 
 
+def is_at_work(folder: Path) -> bool | None:
+    """Whether somebody has `folder` to himself; looks, and takes nothing.
+
+    None where a lock lies there that nobody on this machine holds: its process was killed, or runs on another machine,
+    and not every file system tells of that.
+    """
+    try:
+        handle = os.open(folder / LOCK_FILE, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+
+
 def _take(lock: Path, what: str) -> int | None:
     """None on a file system without locks: there nobody can be refused."""
     if fcntl is None:

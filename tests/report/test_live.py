@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,91 @@ def test_the_end_is_noticed(going):
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no run in"):
         Watcher(tmp_path)
+
+
+def whole(going: Going, step: int) -> None:
+    checkpoint = going.folder / "checkpoints" / f"checkpoint-{step}"
+    checkpoint.mkdir()
+    (checkpoint / "whole.json").write_text(json.dumps({"step": step, "seconds": 2.0 * step}))
+
+
+def test_a_run_whose_folder_is_let_go_is_stopped_and_says_how_it_goes_on(going):
+    at_work = [True]
+    watcher = Watcher(going.folder, clock=going.clock, is_at_work=lambda folder: at_work[0])
+    going.begin()
+    going.go(10)
+    assert not watcher.look().is_stopped
+    at_work[0] = False
+    assert watcher.look().way_on == (
+        "no checkpoint had been written yet: the same command with --resume starts from step 1"
+    )
+    whole(going, 8)
+    sight = watcher.look()
+    assert (sight.is_stopped, sight.seconds_left, sight.written) == (True, None, going.path.stat().st_mtime)
+    kept = f"the last good checkpoint is {going.folder / 'checkpoints' / 'checkpoint-8'}"
+    assert sight.way_on == f"{kept}: the same command with --resume goes on from there"
+    whole(going, STEPS)
+    assert "the same command with --resume goes on with the scoring" in watcher.look().way_on
+    going.finish()
+    assert (watcher.look().is_finished, watcher.look().is_stopped) == (True, False)
+
+
+def test_a_run_that_left_nothing_is_stopped_too(going):
+    watcher = Watcher(going.folder, clock=going.clock, is_at_work=lambda folder: False)
+    shutil.rmtree(going.folder)
+    sight = watcher.look()
+    assert (sight.is_stopped, sight.step) == (True, 0)
+    assert sight.way_on.endswith("nothing is left of this run: start it again")
+
+
+def test_the_runs_of_a_comparison_go_on_with_it(tmp_path):
+    going = Going(tmp_path / "cells" / "mgpp-0.9-0")
+    going.begin()
+    sight = Watcher(going.folder, is_at_work=lambda folder: False).look()
+    assert "the same mgpp compare starts from step 1" in sight.way_on
+
+
+def test_where_nobody_can_tell_it_is_stopped_after_a_silence_ten_times_its_longest(going):
+    watcher = Watcher(going.folder, clock=going.clock, is_at_work=lambda folder: None)
+    going.begin()
+    for step in (10, 20, 30):  # two seconds a step: a record every twenty
+        going.go(step)
+        watcher.look()
+    os.utime(going.path, (going.now, going.now))
+    going.now += 190
+    assert not watcher.look().is_stopped
+    going.now += 20
+    assert watcher.look().is_stopped
+
+
+@pytest.mark.parametrize("step", [0, STEPS], ids=["before the first step", "while the model is scored"])
+def test_a_silence_without_a_usual_length_lasts_ten_minutes(going, step):
+    watcher = Watcher(going.folder, clock=going.clock, is_at_work=lambda folder: None)
+    going.begin()
+    if step:
+        going.go(step)
+    os.utime(going.path, (going.now, going.now))
+    going.now += 590
+    assert not watcher.look().is_stopped
+    going.now += 20
+    assert watcher.look().is_stopped
+
+
+def test_a_run_at_work_is_never_stopped_however_long_it_is_quiet(going):
+    watcher = Watcher(going.folder, clock=going.clock, is_at_work=lambda folder: True)
+    going.begin()
+    going.go(10)
+    os.utime(going.path, (going.now, going.now))
+    going.now += 1e6
+    sight = watcher.look()
+    assert (sight.is_quiet, sight.is_stopped, sight.written) == (True, False, going.now - 1e6)
+
+
+def test_a_run_of_a_trainer_of_ones_own_has_no_lock_and_ends_with_its_last_step(going):
+    (going.folder / "run.json").unlink()
+    going.begin()
+    watcher = Watcher(going.folder, clock=going.clock, is_at_work=lambda folder: False)
+    for step in (10, STEPS):
+        going.go(step)
+        sight = watcher.look()
+        assert (sight.is_stopped, sight.is_finished) == (False, step == STEPS)

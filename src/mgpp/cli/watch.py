@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mgpp.cli.options import AsJson
+from mgpp.disk import is_at_work
 from mgpp.methods import title_of
 from mgpp.report.live import Sight, Watcher
 from mgpp.report.run import as_written
@@ -28,11 +29,12 @@ def watch(
 ) -> None:
     """Follow a run while it goes on: sparsity, cut, loss and the time left. Ends with the run, or with Ctrl-C.
 
-    With --json one object a line, whenever something is new.
+    Of a run that has stopped before its end it says so, and how to go on. With --json one object a line, whenever
+    something is new.
     """
     if not 0.05 <= every <= 3600:
         raise ValueError(f"every={every}: seconds between two looks, from 0.05 to 3600")
-    watcher = Watcher(run)
+    watcher = Watcher(run, is_at_work=is_at_work)
     console = Console(highlight=False)
     try:
         with as_written([run]):
@@ -48,11 +50,12 @@ def _print(watcher: Watcher, console: Console, *, every: float, once: bool, as_j
     seen = None
     while True:
         sight = watcher.look()
-        if (sight.step, sight.is_finished) != seen:
+        state = (sight.step, sight.is_finished, sight.is_stopped, sight.is_quiet)
+        if state != seen:
             line = json.dumps(asdict(sight)) if as_json else one_line(sight)
             console.print(line, markup=False, soft_wrap=True)
-        seen = (sight.step, sight.is_finished)
-        if once or sight.is_finished:
+        seen = state
+        if once or _is_over(sight):
             return
         time.sleep(every)
 
@@ -60,7 +63,7 @@ def _print(watcher: Watcher, console: Console, *, every: float, once: bool, as_j
 def _show(watcher: Watcher, console: Console, *, every: float) -> None:
     sight = watcher.look()
     with Live(picture(watcher, sight), console=console, refresh_per_second=4) as live:
-        while not sight.is_finished:
+        while not _is_over(sight):
             time.sleep(every)
             sight = watcher.look()
             live.update(picture(watcher, sight))
@@ -69,7 +72,8 @@ def _show(watcher: Watcher, console: Console, *, every: float) -> None:
 def one_line(sight: Sight) -> str:
     parts = [f"step {sight.step:,}{_of(sight)}"]
     parts += [f"{name} {sight.numbers[name]:.4g}" for name in ("sparsity", "cut", "loss") if name in sight.numbers]
-    return "  ".join([*parts, _when(sight)])
+    when = _when(sight) if sight.way_on is None else f"{_when(sight)}; {sight.way_on}"
+    return "  ".join([*parts, when])
 
 
 def picture(watcher: Watcher, sight: Sight) -> RenderableType:
@@ -86,7 +90,10 @@ def picture(watcher: Watcher, sight: Sight) -> RenderableType:
     scores = {name.removeprefix("eval_"): value for name, value in numbers.items() if name.startswith("eval_")}
     shown = {name: value for name, value in scores.items() if not name.endswith(("runtime", "per_second"))}
     told = Text("  ".join(f"{name} {value:.4f}" for name, value in shown.items()))
-    return Group(heading, progress, table, *([Text.assemble(("evaluated ", "dim"), told)] if shown else []))
+    more = [Text.assemble(("evaluated ", "dim"), told)] if shown else []
+    if sight.way_on is not None:
+        more.append(Text(sight.way_on))
+    return Group(heading, progress, table, *more)
 
 
 def _rows(sight: Sight) -> list[tuple[str, str]]:
@@ -125,9 +132,20 @@ def _of(sight: Sight) -> str:
     return "" if sight.last is None else f"/{sight.last:,}"
 
 
+def _is_over(sight: Sight) -> bool:
+    return sight.is_finished or sight.is_stopped
+
+
 def _when(sight: Sight) -> str:
     if sight.is_finished:
         return "finished"
+    parts = ["stopped" if sight.is_stopped else _time_left(sight)]
+    if sight.written is not None and (sight.is_stopped or sight.is_quiet):
+        parts.append(f"nothing written since {_clock_time(sight.written)}")
+    return ", ".join(parts)
+
+
+def _time_left(sight: Sight) -> str:
     if sight.last is not None and sight.step >= sight.last:
         return "scoring and saving"
     if sight.seconds_left is None:
@@ -135,3 +153,7 @@ def _when(sight: Sight) -> str:
     minutes, seconds = divmod(round(sight.seconds_left), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02} left"
+
+
+def _clock_time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
