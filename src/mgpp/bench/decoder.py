@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from mgpp.adamw import AdamW
 from mgpp.bench.overhead import RAMP, TRAIN_SIZE
-from mgpp.bench.timing import milliseconds, on_device, peak_bytes, release, summary, table_row
+from mgpp.bench.timing import Tell, milliseconds, on_device, peak_bytes, release, silent, summary, table_row
 from mgpp.methods import from_dict
 from mgpp.pruner import Pruner
 
@@ -19,7 +19,13 @@ LLAMA_7B: dict[str, Any] = {
 
 
 def measure_decoder(
-    *, device: torch.device, dtype: torch.dtype, layers: int = 32, length: int = 256, rounds: int = 5
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    layers: int = 32,
+    length: int = 256,
+    rounds: int = 5,
+    tell: Tell = silent,
 ) -> list[dict[str, Any]]:
     """Steps of plain AdamW, then of MGPP with every step an event, on the same model; and one event by itself."""
     torch.manual_seed(0)
@@ -36,7 +42,8 @@ def measure_decoder(
         loss.backward()
 
     rows = []
-    for name in ("plain", "mgpp"):
+    for number, name in enumerate(("plain", "mgpp"), 1):
+        tell(f"{number} of 2: {name}")
         optimizer = AdamW(model.parameters(), lr=1e-6, weight_decay=0.0)
         pruner = None
         if name == "mgpp":

@@ -13,7 +13,7 @@ from transformers import AutoModel
 from mgpp.bench import engines
 from mgpp.bench.engines import Batch, Run
 from mgpp.bench.overhead import SHAPES
-from mgpp.bench.timing import release, table_row, take_turns
+from mgpp.bench.timing import Tell, release, silent, table_row, take_turns
 from mgpp.functional.blocks import zero_blocks_
 from mgpp.functional.score import magnitude
 from mgpp.functional.structure import Blocks
@@ -53,22 +53,24 @@ def measure_inference(
     length: int = 128,
     rounds: int = 15,
     only: Sequence[str] | None = None,
-    folder: str | None = None,
+    load: Callable[[], nn.Module] | None = None,
+    tell: Tell = silent,
 ) -> list[dict[str, Any]]:
     """One row an engine, batch size and sparsity: milliseconds, how many times as fast as torch in float32 it is, and
     how far its outputs lie from torch's (the largest difference, against the largest output).
 
-    The model has random weights, of which the smallest are zeroed; or it is the pruned one in `folder`.
+    The model has random weights, of which the smallest are zeroed; or it is the pruned one that `load` gives, and
+    `shape` is its name.
     """
     unknown = sorted(set(only or ()) - {*DENSE, *SPARSE})
     if unknown:
         raise ValueError(f"only={unknown[0]!r} is not one of {', '.join([*DENSE, *SPARSE])}")
-    model = AutoModel.from_pretrained(folder, trust_remote_code=False) if folder is not None else _random(shape)
-    model = model.float().eval()
+    model = (load() if load is not None else _random(shape)).float().eval()
     rows = []
-    for batch in batches:
-        chosen = _sides(model, sparsities, only, as_it_is=folder is not None)
-        facts = {"shape": folder or shape, "batch": batch, "length": length}
+    for number, batch in enumerate(batches, 1):
+        tell(f"{number} of {len(batches)}: batch {batch}")
+        chosen = _sides(model, sparsities, only, as_it_is=load is not None)
+        facts = {"shape": shape, "batch": batch, "length": length}
         rows += [{**row, **facts} for row in _measure(chosen, _tokens(model, batch, length), rounds)]
         release(CPU)
     return rows
@@ -83,7 +85,7 @@ def _sides(
             yield _Side(name=name, sparsity=None, model=model, start=start)
     chosen = {name: tied for name, tied in SPARSE.items() if name in (only or ("sparse", "sparse 2x1"))}
     if as_it_is and chosen:
-        yield _Side(name="sparse", sparsity=_sparsity(model), model=model, start=engines.sparse)
+        yield _Side(name="sparse", sparsity=round(_sparsity(model), 4), model=model, start=engines.sparse)
         return
     for sparsity in sparsities:
         for name, tied in chosen.items():

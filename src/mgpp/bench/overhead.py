@@ -18,7 +18,7 @@ from transformers import (
 
 from mgpp.adamw import AdamW
 from mgpp.bench.naive import NaivePruner
-from mgpp.bench.timing import peak_bytes, release, table_row, take_turns
+from mgpp.bench.timing import Tell, peak_bytes, release, silent, table_row, take_turns
 from mgpp.methods import METHODS, from_dict
 from mgpp.methods.times import Run
 from mgpp.pruner import Pruner
@@ -80,6 +80,7 @@ def measure_overhead(
     naive: bool = True,
     only: list[str] | None = None,
     graphs: bool = False,
+    tell: Tell = silent,
 ) -> list[dict[str, Any]]:
     """One row a side: milliseconds of a whole step (and of the device alone), the ratio to plain AdamW of the same
     rounds, and the bytes it keeps beyond it. `graphs`: forward and backward pass are played back from a CUDA graph, so
@@ -92,7 +93,9 @@ def measure_overhead(
         raise ValueError(f"only={unknown[0]!r} is not one of {'; '.join(sides)}")
     rows: list[dict[str, Any]] = []
     wanted = [name for name in sides if only is None or name in only or name == "plain"]
-    for chosen in _few_at_a_time(wanted, SHAPES[shape].together):
+    groups = _few_at_a_time(wanted, SHAPES[shape].together)
+    for number, chosen in enumerate(groups, 1):
+        tell(f"{number} of {len(groups)}: {'; '.join(chosen)}")
         runs = {name: _Side(SHAPES[shape], device, sides[name]) for name in chosen}
         for run in runs.values():
             run.grow_old()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mgpp import kernels
 from mgpp.bench.naive import cut_of
-from mgpp.bench.timing import peak_bytes, release, table_row, take_turns
+from mgpp.bench.timing import Tell, peak_bytes, release, silent, table_row, take_turns
 
 SPARSITY = 0.9
 SPREAD = 0.05
@@ -18,13 +18,19 @@ MATRIX = 4096 * 768  # weights come in matrices, as a model has them
 
 
 def measure_selection(
-    *, sizes: list[int], device: torch.device, dtype: torch.dtype = torch.float32, rounds: int = 15
+    *,
+    sizes: list[int],
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+    rounds: int = 15,
+    tell: Tell = silent,
 ) -> list[dict[str, Any]]:
     """For each size: an event after the ramp (the target stands still), one on its way up (nothing is known of the last
     one's), and the ways that copy all scores, masking included in all of them. All weights are drawn
     anew before each turn."""
     rows = []
-    for size in sizes:
+    for number, size in enumerate(sizes, 1):
+        tell(f"{number} of {len(sizes)}: {size:,} weights")
         rows += _measure(size, device, dtype, rounds)
         release(device)
     return rows

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel
 
 from mgpp.bench.decoder import LLAMA_7B
-from mgpp.bench.timing import release, table_row, take_turns
+from mgpp.bench.timing import Tell, release, silent, table_row, take_turns
 from mgpp.functional.groups import zero_all_
 from mgpp.functional.score import magnitude
 from mgpp.functional.structure import Groups
@@ -54,13 +54,14 @@ def measure_semi_structured(
     tokens: Sequence[int] = TOKENS,
     linears: Mapping[str, tuple[int, int]] = LINEARS,
     whole: Mapping[str, Whole] = WHOLE,
+    tell: Tell = silent,
 ) -> list[dict[str, Any]]:
     """Four rows a case, dense bfloat16 and 2:4 of the same zeros, each launched by Python and recorded in a CUDA graph:
     milliseconds, the ratio to dense launched alike, the bytes of the weights and how far the outputs are apart,
     relative to their spread."""
     if device.type != "cuda":
         raise ValueError(f"device={device.type!r}: 2:4 runs on a GPU, use --device cuda on a machine that has one")
-    return _measure(device, rounds, tokens, linears, whole)
+    return _measure(device, rounds, tokens, linears, whole, tell)
 
 
 def _measure(
@@ -69,14 +70,18 @@ def _measure(
     tokens: Sequence[int],
     linears: Mapping[str, tuple[int, int]],
     whole: Mapping[str, Whole],
+    tell: Tell = silent,
 ) -> list[dict[str, Any]]:
     rows = []
-    for name, (outputs, inputs) in linears.items():
+    cases = len(linears) + len(whole)
+    for number, (name, (outputs, inputs)) in enumerate(linears.items(), 1):
+        tell(f"{number} of {cases}: {name}")
         for count in tokens:
             layer = _on(device, partial(nn.Linear, inputs, outputs, bias=False))
             x = torch.randn(count, inputs, device=device, dtype=DTYPE)
             rows += _compare(name, nn.Sequential(layer), x, device=device, rounds=rounds, tokens=count, calls=20)
-    for name, case in whole.items():
+    for number, (name, case) in enumerate(whole.items(), 1 + len(linears)):
+        tell(f"{number} of {cases}: {name}, whole")
         model = _on(device, case.make)
         ids = torch.randint(5, 30_000, (case.batch, case.length), device=device)
         count = case.batch * case.length

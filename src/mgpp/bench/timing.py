@@ -8,7 +8,13 @@ from typing import Any
 
 import torch
 
+Tell = Callable[[str], None]  # gets a line for a person, who else would see nothing for minutes
+
 CYCLES_PER_MS = 2_000_000  # of a GPU's clock, about
+
+
+def silent(line: str) -> None:
+    """For who has nobody to tell."""
 
 
 def milliseconds(work: Callable[[], object], device: torch.device, *, calls: int = 1) -> float:
