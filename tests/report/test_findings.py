@@ -6,7 +6,7 @@ from mgpp import report
 from mgpp.report.advice import advice_for, against_l2, cut_in_half_widths
 from mgpp.report.answers import answers_for
 from mgpp.report.settling import settling_of, trend_of
-from mgpp.report.ways import Finding, Way, agreeing
+from mgpp.report.ways import OTHERS_FIRST, Finding, Way, agreeing
 from tests.report.runs import L2, MGPP, write_run
 
 
@@ -185,7 +185,10 @@ def test_no_way_undoes_one_that_was_named_before_it():
     more, less, other = Way("do more", {"it": 1}), Way("do less", {"it": -1}), Way("do something else", {"another": 1})
     findings = [Finding(kind="note", seen=seen, ways=ways) for seen, ways in (("a", [more]), ("b", [less, other]))]
     assert [advice.change for advice in agreeing(findings)] == ["Do more.", "Do something else."]
-    assert [advice.change for advice in agreeing(findings[::-1])] == ["Do less, or do something else."]
+    first, second = agreeing(findings[::-1])
+    assert first.change == "Do less, or do something else."
+    assert second.seen == findings[0].seen  # what was seen is told, whatever can be done about it
+    assert second.change == OTHERS_FIRST
 
 
 def test_a_ramp_of_few_events_after_which_nothing_came_back_is_not_told_to_prune_less_often(run_with):

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+OTHERS_FIRST = "What helps against this would undo what is advised above: try that first, and look again."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
@@ -32,14 +34,14 @@ class Finding:
 
 
 def agreeing(findings: Iterable[Finding]) -> Iterator[Advice]:
-    """No way undoes one that was named before it; a finding left without any is not told."""
+    """No way undoes one that was named before it. What was seen is told always."""
     moved: dict[str, int] = {}
     for finding in findings:
         ways = [way for way in finding.ways if all(moved.get(what, by) == by for what, by in way.moves.items())]
         for way in ways:
             moved |= way.moves
-        if ways:
-            yield Advice(kind=finding.kind, seen=finding.seen, change=_sentence(finding.lead, ways))
+        change = _sentence(finding.lead, ways) if ways else OTHERS_FIRST
+        yield Advice(kind=finding.kind, seen=finding.seen, change=change)
 
 
 def _sentence(lead: str, ways: Sequence[Way]) -> str:
