@@ -8,7 +8,7 @@ from transformers import Seq2SeqTrainingArguments, Trainer
 
 from mgpp.run.config import check_machine
 from mgpp.run.reasons import NoMemoryToScore, is_out_of_memory
-from mgpp.run.remembered import check_texts, learnt_from
+from mgpp.run.remembered import check_as_learnt, learnt_from
 from mgpp.run.result import provenance, sparsity_of
 from mgpp.run.trainers import make_trainer
 from mgpp.targets import find_targets
@@ -36,7 +36,7 @@ def evaluate(
     learnt = ["the model's run learnt from this very file"] if learnt_from(model, source.data) else []
     made = evaluation_task(task, model, source)
     if source.text is None:
-        check_texts(model, made.texts, describe_data(source.data))
+        check_as_learnt(model, made.texts, describe_data(source.data))
     network = made.load_model()
     targets = find_targets(network, include=include, exclude=exclude)
     with tempfile.TemporaryDirectory() as folder:  # a Trainer makes its output folder even if it never writes

@@ -39,7 +39,7 @@ def learnt_from(model: str, data: Any) -> bool:
     return file.is_file() and file.resolve() == Path(learnt).expanduser().resolve()
 
 
-def check_texts(model: str, texts: Sequence[str], data: str | None) -> None:
+def check_as_learnt(model: str, texts: Sequence[str], data: str | None) -> None:
     """Refuse pairs for a model whose run learnt from single texts, and the other way round."""
     learnt = _beside(model)["texts"]
     if learnt and texts and len(learnt) != len(texts):
