@@ -195,6 +195,13 @@ def test_the_priors_gradient_has_no_setting_that_it_fails_on(spike_var, slab_var
     torch.testing.assert_close(grads, expected)
 
 
+def test_subnormal_moments_are_scored_as_the_twin_does():
+    weights, moments = [torch.tensor([1.0] * 8 + [1e8])], torch.full((9,), 5 * 2.0**-149)
+    how = {"score": curvature, "inputs": [(moments, torch.tensor(0.9))]}
+    near = plain.zero_smallest_([weights[0].clone()], 8, **how).value
+    assert_selects_alike(weights, 8, {"cut": (near, 0.1)}, kernel="curvature", **how)
+
+
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])
 def test_a_weight_that_is_no_number_hides_no_other_from_the_band(odd):
     weights = [torch.randn(400, 200)]  # one piece, and more than is gathered without a band

@@ -15,8 +15,9 @@ from mgpp.functional.chunks import chunks
 from mgpp.functional.score import curvature
 
 MARGIN = 1e-5  # of a bound: what products and roots round is a few times 1e-7
-# Squares of bounds within these can be trusted: what under- or overflows lies far off, on the right side.
-LEAST, MOST = 1e-30, 1e30
+# Squares of bounds within these can be trusted: what under- or overflows lies far off, on the right side. A subnormal
+# moment, which v/c would round coarsely, lies under the least with any weight up to 1e7.
+LEAST, MOST = 1e-24, 1e30
 
 
 def can_bound(low: float, high: float, corrections: Sequence[Tensor]) -> bool:
