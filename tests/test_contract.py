@@ -27,6 +27,7 @@ CASES: dict[str, dict] = {
     "mgpp-curvature": {"method": "mgpp", "spike_var": 1e-4, "score": "curvature"},
     "mgpp-annealed-slab": {"method": "mgpp", "spike_var": 1e-4, "slab_prob_start": 0.1, "initial_sparsity": 0.3},
     "mgpp-fixed": {"method": "mgpp", "spike_var": 1e-4, "fix_after_ramp": True, "prior_warm_up": False},
+    "mgpp-faster": {"method": "mgpp", "spike_var": 1e-4, "lr_power": 0.5},
     "gmp-curvature": {"method": "gmp", "score": "curvature"},
     "gmp-hold-curvature": {"method": "gmp", "hold": True, "score": "curvature"},
     "l2-curvature": {"method": "l2", "score": "curvature"},

@@ -153,6 +153,11 @@ class Pruner:
         require_betas(self.recipe, attachment.optimizer)
         if held.steps_in_turns and not hooks:
             raise ValueError(f"{held.engine} moves weights only in its own step: attach with hooks, which act there")
+        if held.steps_in_turns and self.schedule.lr_power:
+            raise ValueError(
+                f"lr_power={self.schedule.lr_power:g} gives the pruned weights a learning rate of their own, and "
+                f"{held.engine} keeps them in one piece with others: set lr_power=0"
+            )
         self._attachment, self._others = attachment, attachment.others
         if self.survey is not None:
             self.survey.of_parts([span.start for span in held.spans], held.ranks)
@@ -199,6 +204,20 @@ class Pruner:
         alone = self.recipe.penalty is None or (step.plan is not None and step.plan.pull is not None)
         if alone and self.schedule.is_event(step.t):
             self.recipe.select.ahead(step, self.recipe.score, self.schedule.sparsity_at(step.t))
+        self._speed_up(step.t)
+
+    def _speed_up(self, t: int) -> None:
+        if self.schedule.lr_power:
+            if self._attachment is None:
+                raise RuntimeError(
+                    f"lr_power={self.schedule.lr_power:g} changes the optimizer's learning rate: call "
+                    "pruner.attach(optimizer), with hooks=False where you call before_step and after_step yourself"
+                )
+            self._attachment.speed_up(self.schedule.learning_rate_factor(t))
+
+    def _slow_down(self) -> None:
+        if self._attachment is not None:
+            self._attachment.slow_down()
 
     def after_step(self, *, skipped: bool = False) -> None:
         """Count the step, and prune if the schedule says so; a step that a GradScaler skipped does not count."""
@@ -207,11 +226,13 @@ class Pruner:
     @torch.no_grad()
     def _after_step(self, turn: Turn | None = None, *, skipped: bool = False) -> None:
         if skipped:
+            self._slow_down()
             self.recipe.between.after_skip(self._step(self.t, turn=turn))
             return
         step = self._step(self.t + 1, turn=turn)
         if self.recipe.penalty is not None:
-            self.recipe.penalty.after_step(step)
+            self.recipe.penalty.after_step(step)  # which may follow the learning rate that the step was taken with
+        self._slow_down()
         self.recipe.score.observe(step)
         self.recipe.between.after_step(step)
         if turn is not None and not turn.is_last:

@@ -10,6 +10,14 @@ def cubic_sparsity(t: int, *, start: int, end: int, final: float, initial: float
     return final - (final - initial) * (1 - (t - start) / (end - start)) ** 3
 
 
+def learning_rate_factor(sparsity: float, *, power: float) -> float:
+    """How many times the learning rate a weight has of which only 1 - `sparsity` are left: (1 - v)^-power.
+
+    An output moves by the sum of what its weights move by: where few are left, each has to move further.
+    """
+    return (1 - sparsity) ** -power
+
+
 def prior_warm_up(t: int, *, start: int) -> float:
     """η(t): t/start before `start`, 1 from then on."""
     return t / start if t < start else 1.0

@@ -1,6 +1,6 @@
 """Prior annealing: magnitude + a mixture prior whose spike narrows + one shot + the survivors refined."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from mgpp.functional.chunks import chunks
 from mgpp.functional.mask import count_zeros
@@ -62,15 +62,7 @@ class PriorAnnealing(MagnitudeRamp):
     def schedule(self, run: Run) -> "OneShot":
         ramp = super().schedule(run)
         at = ramp.end if self.prune_at is None else resolve_time("prune_at", self.prune_at, run, least=1)
-        return OneShot(
-            sparsity=ramp.sparsity,
-            initial_sparsity=0.0,
-            start=ramp.start,
-            end=ramp.end,
-            every=ramp.every,
-            last=ramp.last,
-            at=at,
-        )
+        return OneShot(**{**asdict(ramp), "initial_sparsity": 0.0}, at=at)
 
     def recipe(self, run: Run) -> Recipe:
         schedule = self.schedule(run)

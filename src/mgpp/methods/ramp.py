@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from mgpp.functional.schedule import cubic_sparsity, is_event, prior_warm_up
+from mgpp.functional.schedule import cubic_sparsity, is_event, learning_rate_factor, prior_warm_up
 from mgpp.functional.structure import Groups, Structure, parse_structure
 from mgpp.methods.times import Run, Time, check_time, resolve_time
 
@@ -14,6 +14,9 @@ from mgpp.methods.times import Run, Time, check_time, resolve_time
 @dataclass(frozen=True, kw_only=True)
 class Ramp:
     """The fields all methods share: how sparse, when, and in what pattern. `sparsity` is the fraction removed.
+
+    With an `lr_power` above 0 the weights to prune learn faster as fewer are left: the optimizer steps them with its
+    learning rate divided by (1 - v(t))^lr_power.
 
     `structure` is "2x1" (or any rows x columns) for zeros in whole blocks, "2:4" (or any N:M) for N kept of every M
     inputs, which is a sparsity of its own; without it zeros lie anywhere.
@@ -25,6 +28,7 @@ class Ramp:
     every: Time = 10
     initial_sparsity: float = 0.0
     structure: str | None = None
+    lr_power: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sparsity", self._sparsity_of_structure())
@@ -34,6 +38,11 @@ class Ramp:
         if not 0 <= self.initial_sparsity <= self.sparsity:
             raise ValueError(
                 f"initial_sparsity={self.initial_sparsity}: the ramp starts between 0 and sparsity={self.sparsity}"
+            )
+        if not 0 <= self.lr_power <= 1:
+            raise ValueError(
+                f"lr_power={self.lr_power}: the learning rate is divided by this power of the share of weights that is "
+                "left, from 0 (as the optimizer has it) to 1"
             )
         check_time("start", self.start)
         check_time("end", self.end, least=1)
@@ -86,6 +95,7 @@ class Ramp:
             every=resolve_time("every", self.every, run, least=1),
             last=run.total_steps,
             held=self.holds_zeros,
+            lr_power=self.lr_power,
         )
 
 
@@ -118,6 +128,7 @@ class Schedule:
     every: int
     last: int
     held: bool = False
+    lr_power: float = 0.0
 
     def __post_init__(self) -> None:
         if self.start >= self.end:
@@ -133,6 +144,10 @@ class Schedule:
 
     def is_event(self, t: int) -> bool:
         return is_event(t, start=self.start, end=self.end, every=self.every, last=self.last, held=self.held)
+
+    def learning_rate_factor(self, t: int) -> float:
+        """By how much the weights to prune learn faster than the optimizer says."""
+        return learning_rate_factor(self.sparsity_at(t), power=self.lr_power)
 
     def warm_up(self, t: int) -> float:
         return prior_warm_up(t, start=self.start)

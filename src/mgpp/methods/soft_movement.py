@@ -1,7 +1,7 @@
 """Soft movement pruning: learned scores, a rising threshold and a penalty on the scores; the sparsity emerges."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
@@ -44,15 +44,7 @@ class SoftMovement(Ramp):
             raise ValueError(f"score_penalty={self.score_penalty}: a finite number, at least 0")
 
     def schedule(self, run: Run) -> "Emerging":
-        ramp = super().schedule(run)
-        return Emerging(
-            sparsity=ramp.sparsity,
-            initial_sparsity=0.0,
-            start=ramp.start,
-            end=ramp.end,
-            every=ramp.every,
-            last=ramp.last,
-        )
+        return Emerging(**{**asdict(super().schedule(run)), "initial_sparsity": 0.0})
 
     def recipe(self, run: Run) -> Recipe:
         schedule = self.schedule(run)

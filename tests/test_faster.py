@@ -1,0 +1,166 @@
+"""With lr_power the weights to prune have a learning rate of their own, inside the optimizer's step and nowhere else."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+import mgpp
+from mgpp.functional.schedule import cubic_sparsity
+from tests.test_contract import RAMP, STEPS
+from tests.toy import Toy, assert_identical, batches, weights_of
+
+POWER = 0.5
+FREE = {"score": "curvature", "decoupled": True, "strength": 0.1, "spike_var": 1e-4}
+Make = Callable[..., Optimizer]
+
+OPTIMIZERS: dict[str, Make] = {
+    "AdamW": lambda params: torch.optim.AdamW(params, lr=1e-2, weight_decay=0.1),
+    "fused AdamW": lambda params: torch.optim.AdamW(params, lr=1e-2, weight_decay=0.1, fused=True),
+    "mgpp.AdamW": lambda params: mgpp.AdamW(params, lr=1e-2, weight_decay=0.1),
+    "SGD": lambda params: torch.optim.SGD(params, lr=1e-1, momentum=0.9),
+}
+
+
+def method_for(name: str, **settings: Any) -> mgpp.MGPP:
+    return mgpp.MGPP(**{**RAMP, **({} if name == "SGD" else FREE), **settings})
+
+
+def groups_of(model: nn.Module, pruner: mgpp.Pruner) -> list[dict[str, Any]]:
+    targets = set(pruner.targets.values())
+    return [{"params": [p for p in model.parameters() if (p in targets) == pruned]} for pruned in (True, False)]
+
+
+def start(model: nn.Module, make: Make, method: mgpp.MGPP) -> tuple[mgpp.Pruner, Optimizer]:
+    pruner = mgpp.Pruner(model, method, total_steps=STEPS, train_size=64)
+    optimizer = make(model.parameters())
+    pruner.attach(optimizer)
+    return pruner, optimizer
+
+
+def train(model: nn.Module, optimizer: Optimizer, after: Callable[[int], None] = lambda t: None) -> None:
+    data = batches()
+    for t in range(1, STEPS + 1):
+        model(**next(data))["loss"].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        after(t)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_it_is_what_a_group_of_their_own_with_that_rate_would_do(name):
+    fast, by_hand = Toy(), Toy()
+    _, optimizer = start(fast, OPTIMIZERS[name], method_for(name, lr_power=POWER))
+    train(fast, optimizer)
+
+    pruner = mgpp.Pruner(by_hand, method_for(name), total_steps=STEPS, train_size=64)
+    optimizer = OPTIMIZERS[name](groups_of(by_hand, pruner))
+    pruner.attach(optimizer)
+    slow = optimizer.param_groups[0]["lr"]
+
+    def set_rate(t: int) -> None:
+        left = 1 - cubic_sparsity(t + 1, start=4, end=14, final=0.75)
+        optimizer.param_groups[0]["lr"] = slow / left**POWER
+
+    set_rate(0)
+    train(by_hand, optimizer, after=set_rate)
+    assert_identical(weights_of(fast), weights_of(by_hand))
+
+
+def test_until_the_ramp_starts_nothing_is_different_and_then_only_the_rate_of_what_is_pruned():
+    fast, plain = Toy(), Toy()
+    _, optimizer = start(fast, OPTIMIZERS["AdamW"], method_for("AdamW", lr_power=POWER))
+    _, other = start(plain, OPTIMIZERS["AdamW"], method_for("AdamW"))
+    after_each: list[list[dict]] = [[], []]
+    train(fast, optimizer, after=lambda t: after_each[0].append(weights_of(fast)))
+    train(plain, other, after=lambda t: after_each[1].append(weights_of(plain)))
+    for with_it, without in list(zip(*after_each, strict=True))[:4]:  # at the ramp's first step v is still 0
+        assert_identical(with_it, without)
+    fifth = {name: (after_each[0][4][name] != value).any() for name, value in after_each[1][4].items()}
+    assert {name for name, differs in fifth.items() if differs} == set(
+        mgpp.Pruner(plain, method_for("AdamW"), total_steps=STEPS, train_size=64).targets
+    )
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_between_steps_the_groups_are_the_users_own(name):
+    model = Toy()
+    _, optimizer = start(model, OPTIMIZERS[name], method_for(name, lr_power=POWER))
+    own = list(optimizer.param_groups)
+    params = list(own[0]["params"])
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, total_iters=STEPS)
+    rates = []
+
+    def look(t: int) -> None:
+        rates.append(own[0]["lr"])
+        assert len(optimizer.param_groups) == 1
+        assert optimizer.param_groups[0] is own[0]
+        assert all(a is b for a, b in zip(own[0]["params"], params, strict=True))
+        scheduler.step()
+
+    train(model, optimizer, after=look)
+    first = rates[0]
+    torch.testing.assert_close(torch.tensor(rates), first * torch.linspace(1.0, 0.1, STEPS + 1)[:-1])
+
+
+class CountsInTheGroup(torch.optim.SGD):
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            group["count"] = group.get("count", 0) + 1
+        return super().step(closure)
+
+
+def test_what_an_optimizer_counts_in_its_group_is_kept():
+    model = Toy()
+    _, optimizer = start(model, lambda params: CountsInTheGroup(params, lr=0.1), method_for("SGD", lr_power=POWER))
+    train(model, optimizer)
+    assert [group["count"] for group in optimizer.param_groups] == [STEPS]
+
+
+def test_calling_both_halves_of_a_step_by_hand_does_the_same():
+    hooked, by_hand = Toy(), Toy()
+    _, optimizer = start(hooked, OPTIMIZERS["AdamW"], method_for("AdamW", lr_power=POWER))
+    train(hooked, optimizer)
+
+    pruner = mgpp.Pruner(by_hand, method_for("AdamW", lr_power=POWER), total_steps=STEPS, train_size=64)
+    optimizer = OPTIMIZERS["AdamW"](by_hand.parameters())
+    pruner.attach(optimizer, hooks=False)
+    data = batches()
+    for _ in range(STEPS):
+        by_hand(**next(data))["loss"].backward()
+        pruner.before_step()
+        optimizer.step()
+        pruner.after_step()
+        optimizer.zero_grad()
+    assert_identical(weights_of(by_hand), weights_of(hooked))
+
+
+def test_a_skipped_step_gives_the_groups_back():
+    model = Toy()
+    pruner = mgpp.Pruner(model, method_for("AdamW", lr_power=POWER), total_steps=STEPS, train_size=64)
+    optimizer = OPTIMIZERS["AdamW"](model.parameters())
+    pruner.attach(optimizer, hooks=False)
+    own = optimizer.param_groups[0]
+    model(**next(batches()))["loss"].backward()
+    pruner.before_step()
+    assert len(optimizer.param_groups) == 2
+    pruner.after_step(skipped=True)
+    assert optimizer.param_groups == [own]
+    assert own["lr"] == 1e-2
+
+
+def test_without_an_optimizer_it_says_what_to_call():
+    model = Toy()
+    pruner = mgpp.Pruner(model, method_for("AdamW", lr_power=POWER), total_steps=STEPS, train_size=64)
+    model(**next(batches()))["loss"].backward()
+    with pytest.raises(RuntimeError, match=r"lr_power=0.5 changes the optimizer's learning rate: call pruner.attach"):
+        pruner.before_step()
+
+
+@pytest.mark.parametrize("power", [-0.1, 1.5, float("nan")])
+def test_a_power_out_of_its_bounds_is_named(power):
+    with pytest.raises(ValueError, match=f"lr_power={power}"):
+        mgpp.MGPP(sparsity=0.9, lr_power=power)
