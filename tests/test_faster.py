@@ -1,4 +1,4 @@
-"""With lr_power the weights to prune have a learning rate of their own, inside the optimizer's step and nowhere else."""
+"""With lr_power the weights to prune have a learning rate of their own, in the optimizer's step and nowhere else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def start(model: nn.Module, make: Make, method: mgpp.MGPP) -> tuple[mgpp.Pruner,
 
 
 def train(model: nn.Module, optimizer: Optimizer, after: Callable[[int], None] = lambda t: None) -> None:
-    data = batches()
+    data = batches(device=next(model.parameters()).device)
     for t in range(1, STEPS + 1):
         model(**next(data))["loss"].backward()
         optimizer.step()
@@ -51,8 +51,8 @@ def train(model: nn.Module, optimizer: Optimizer, after: Callable[[int], None] =
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_it_is_what_a_group_of_their_own_with_that_rate_would_do(name):
-    fast, by_hand = Toy(), Toy()
+def test_it_is_what_a_group_of_their_own_with_that_rate_would_do(name, device):
+    fast, by_hand = Toy().to(device), Toy().to(device)
     _, optimizer = start(fast, OPTIMIZERS[name], method_for(name, lr_power=POWER))
     train(fast, optimizer)
 

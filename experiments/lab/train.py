@@ -29,8 +29,8 @@ Cell = dict[str, Any]
 def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: str = "cuda") -> list[dict[str, Any]]:
     """What each of `cells` says, all at once: {"model", "task", "method" (a table, or None), "lr", "epochs", "seed",
     "batch", "clip", "betas" (Adam's), "level" (up to which part of the run the learning rate stays), "follow" (the
-    power of the share of weights that are left by which that of the pruned matrices is divided)}. They share the model,
-    the task, the epochs and the batch's size.
+    method's lr_power, in cells that were run before it had one)}. They share the model, the task, the epochs and the
+    batch's size.
 
     "held_out": score on a tenth of the train set that is not trained on, instead of the validation set. "teacher":
     {"temperature", "weight", "lr", "model"}: learn from the dense model of the same task and seed, trained at that
@@ -97,7 +97,7 @@ class Run:
         if cell["method"] is not None:
             self.pruner = mgpp.Pruner(
                 model,
-                from_dict(cell["method"]),
+                from_dict({**cell["method"], **({"lr_power": cell["follow"]} if "follow" in cell else {})}),
                 total_steps=total,
                 train_size=len(rows),
                 steps_per_epoch=per_epoch,
@@ -113,27 +113,15 @@ class Run:
 
     def start(self) -> None:
         betas = tuple(self.cell.get("betas", (0.9, 0.999)))
-        pruned = set(self.pruner.targets.values()) if self.pruner is not None and self.cell.get("follow") else set()
-        groups = [[param for param in self.model.parameters() if (param in pruned) == of_them] for of_them in (0, 1)]
-        groups = [{"params": params} for params in groups if params]
-        self.optimizer = mgpp.AdamW(groups, lr=self.cell["lr"], betas=betas, weight_decay=0.0)
+        self.optimizer = mgpp.AdamW(self.model.parameters(), lr=self.cell["lr"], betas=betas, weight_decay=0.0)
         for group in self.optimizer.param_groups:
             group["initial_lr"] = self.cell["lr"]
         if self.pruner is not None:
             self.pruner.attach(self.optimizer)
 
     def step(self, share: float) -> None:
-        first, *pruned = self.optimizer.param_groups
-        first["lr"] = self.cell["lr"] * share
-        for group in pruned:
-            group["lr"] = first["lr"] * self._faster()
+        self.optimizer.param_groups[0]["lr"] = self.cell["lr"] * share
         self.optimizer.step()
-
-    def _faster(self) -> float:
-        """How many times the learning rate of the pruned matrices is that of the others."""
-        assert self.pruner is not None
-        left = 1 - self.pruner.schedule.sparsity_at(self.pruner.t + 1)
-        return left ** -self.cell.get("follow", 0.0)
 
     def end(self) -> None:
         if self.pruner is not None:

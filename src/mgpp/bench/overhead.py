@@ -166,6 +166,8 @@ def _sides(device: torch.device, *, naive: bool) -> dict[str, Start]:
         "mgpp curvature": pruned(theirs, method="mgpp", score="curvature"),
         "mgpp curvature decoupled, mgpp.AdamW": pruned(ours, **DECOUPLED, score="curvature"),
         "mgpp curvature decoupled": pruned(theirs, **DECOUPLED, score="curvature"),
+        "mgpp curvature decoupled faster, mgpp.AdamW": pruned(ours, **DECOUPLED, score="curvature", lr_power=0.5),
+        "mgpp curvature decoupled faster": pruned(theirs, **DECOUPLED, score="curvature", lr_power=0.5),
         "gmp curvature, mgpp.AdamW": pruned(ours, method="gmp", score="curvature"),
         "gmp curvature": pruned(theirs, method="gmp", score="curvature"),
         "mgpp 2x1": pruned(theirs, method="mgpp", structure="2x1"),
