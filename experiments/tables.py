@@ -10,9 +10,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from experiments.pages.again import calmer, smoother
 from experiments.pages.annealing import annealing, clipping, gradients
 from experiments.pages.choosing import candidates, chosen, protocol
+from experiments.pages.faster import faster, following, gained
 from experiments.pages.figure2 import figure2
 from experiments.pages.glue import table1, table2
 from experiments.pages.higher import higher
@@ -29,7 +29,7 @@ from experiments.pages.varied import varied
 # Of the laboratory's cells, for tables and for studies of one method; and of runs of their own.
 OF_CELLS = (protocol, summary, standing, table1, table2, seeds, paper)
 OF_CELLS += (chosen, candidates, ablations, varied, sweep, figure2)
-OF_STUDIES = (movement, cut, annealing, gradients, clipping, higher, calmer, smoother, longer, taught, patient)
+OF_STUDIES = (movement, cut, annealing, gradients, clipping, higher, following, faster, gained, longer, taught, patient)
 OF_RUNS = (levels, squad, summaries, decoder, upstream)
 MAKERS: dict[str, Callable[..., str]] = {make.__name__: make for make in (*OF_CELLS, *OF_STUDIES, *OF_RUNS)}
 

@@ -57,7 +57,8 @@ PUPILS: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
 PATIENT = {"stsb": 24, "sst2": 6}  # epochs
 FASTER = "MGPP recommended, faster"
 UNHURRIED = {**PUPILS, FASTER: ({**RECOMMENDED, "lr_power": LR_POWER}, (0.9,))}
-NOT_RUN = {("sst2", "MGPP recommended"), ("sst2", "PLATON")}
+LEFT_OUT = {("stsb", f"{FASTER} + teacher")}
+LEFT_OUT |= {("sst2", name + ending) for name in ("MGPP recommended", "PLATON") for ending in ("", " + teacher")}
 
 # Those that chose the highest rate of their candidates.
 HIGHER_OF = {
@@ -79,8 +80,9 @@ FOLLOWED: dict[str, list[tuple[Sequence[str], Sequence[float], Sequence[float], 
         (CLOSEST, (1e-4, 2e-4), (0.5,), (0.9,), (0,)),
     ],
 }
-# At the rates of the middle, which are too low for the third model without it, too.
-FASTER_SEEDS = {"minilm": (0, 1, 2, 3, 4, 5), "mpnet-base": (0, 1, 2)}
+# The rate that did best with it on the held-out rows, and the seeds.
+FASTER_AT = {"minilm": 1e-4, "mpnet-base": 4e-5, "deberta-v3-xsmall": 2e-4}
+FASTER_SEEDS = {"minilm": (0, 1, 2, 3, 4, 5), "mpnet-base": (0, 1, 2), "deberta-v3-xsmall": (0, 1, 2)}
 
 # What longer runs change for a larger model, on the task where the methods differ most.
 LONGER_ON = "cola"
@@ -169,9 +171,9 @@ def following(model: str) -> list[dict[str, Any]]:
 
 
 def faster(model: str) -> list[dict[str, Any]]:
-    """At the middle rate, on the validation sets."""
+    """On the validation sets."""
     return [
-        cell(name, model, task, {**chosen(model, name), "lr_power": LR_POWER}, sparsity, lr=RATES[model][1], seed=seed)
+        cell(name, model, task, {**chosen(model, name), "lr_power": LR_POWER}, sparsity, lr=FASTER_AT[model], seed=seed)
         for seed, task, name in product(FASTER_SEEDS[model], planned(model).tasks, CLOSEST)
         for sparsity in planned(model, "seeds").sparsities
     ]
@@ -210,9 +212,8 @@ def patient(model: str) -> list[dict[str, Any]]:
         of_task = [
             cell(f"{name}{ending}", model, task, method, sparsities[0], lr=rate, seed=seed, **more)
             for name, (method, sparsities) in UNHURRIED.items()
-            if (task, name) not in NOT_RUN
             for ending, more in (("", {}), (" + teacher", {"teacher": teacher}))
-            if method is not None or not more
+            if (method is not None or not more) and (task, name + ending) not in LEFT_OUT
             for seed in TABLES["table"].seeds
         ]
         cells += [{**each, "epochs": epochs} for each in of_task]
