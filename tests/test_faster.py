@@ -106,6 +106,23 @@ def test_between_steps_the_groups_are_the_users_own(name):
     torch.testing.assert_close(torch.tensor(rates), first * torch.linspace(1.0, 0.1, STEPS + 1)[:-1])
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_whose_state_was_loaded_goes_on_as_if_it_had_not_been(name):
+    """mgpp.AdamW gives all of a group one counter then, which is two groups' in a step."""
+    whole, halved = Toy(), Toy()
+    _, optimizer = start(whole, OPTIMIZERS[name], method_for(name, lr_power=POWER))
+    train(whole, optimizer)
+
+    _, optimizer = start(halved, OPTIMIZERS[name], method_for(name, lr_power=POWER))
+
+    def load_own_state(t: int) -> None:
+        if t in (2, 9, 16):
+            optimizer.load_state_dict(optimizer.state_dict())
+
+    train(halved, optimizer, after=load_own_state)
+    assert_identical(weights_of(halved), weights_of(whole))
+
+
 class CountsInTheGroup(torch.optim.SGD):
     def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:

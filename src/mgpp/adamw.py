@@ -77,8 +77,9 @@ class AdamW(torch.optim.Optimizer):
         """Parameters that have always moved together share a counter: nearly always there is one, and one launch. It
         lies on the CPU, as in torch's AdamW, so reading it waits for no device."""
         params = [param for param in group["params"] if param.grad is not None]
-        resting = [self.state[param] for param in group["params"] if param.grad is None]
-        left_behind = {id(state["step"]) for state in resting if state}
+        moving = set(params)
+        # Those of other groups, too: a step may be taken with other groups than the state was loaded with.
+        left_behind = {id(state["step"]) for param, state in self.state.items() if state and param not in moving}
         fresh = torch.zeros((), dtype=torch.float32)
         by_counter: dict[int, list[Tensor]] = {}
         for param in params:

@@ -12,6 +12,7 @@ RECOMMENDED: dict[str, Any] = {
     "reach": 0.1,  # a small data set makes the prior strong, and it may still not undo what the optimizer does
     "spike_var": 1e-9,
     "slab_var": 0.1,
+    "lr_power": 0.5,  # the learning rate that suits the dense model is too low where few weights are left
 }
 
 
@@ -24,7 +25,8 @@ def spelled(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recommended(*, sparsity: float | None = None, **settings: Any) -> MGPP:
-    """MGPP with the curvature score and a mild prior outside Adam's moments; `settings` are MGPP's, and go first.
+    """MGPP with the curvature score, a mild prior outside Adam's moments and a learning rate that follows the share of
+    weights left; `settings` are MGPP's, and go first.
 
     It needs an optimizer that keeps second moments (Adam and its kin). The paper's own form is `MGPP(sparsity=...)`.
     """
