@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "events": {"account", "functional", "kernels", "methods", "survey"},
     "preparation": {"methods", "sharding", "targets"},
     "attachment": {"kernels", "sharding"},
+    "rates": set(),
     "pruner": {
         "account",
         "attachment",
@@ -45,6 +46,7 @@ MAY_IMPORT = {
         "methods",
         "notebook",
         "preparation",
+        "rates",
         "sharding",
         "state",
         "survey",

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from transformers.optimization import Adafactor
 
 import mgpp
 from mgpp.functional.schedule import cubic_sparsity
+from mgpp.methods import from_dict
 from tests.test_contract import RAMP, STEPS
 from tests.toy import Toy, assert_identical, batches, weights_of
 
@@ -123,18 +125,115 @@ def test_an_optimizer_whose_state_was_loaded_goes_on_as_if_it_had_not_been(name)
     assert_identical(weights_of(halved), weights_of(whole))
 
 
-class CountsInTheGroup(torch.optim.SGD):
-    def step(self, closure: Any = None) -> Any:
-        for group in self.param_groups:
-            group["count"] = group.get("count", 0) + 1
-        return super().step(closure)
+def in_every_step(optimizer: Optimizer, act: Callable[[dict[str, Any]], None]) -> None:
+    """With every group that it has then."""
+
+    def hook(taking: Optimizer, args: Any, kwargs: Any) -> None:
+        for group in taking.param_groups:
+            act(group)
+
+    optimizer.register_step_pre_hook(hook)
 
 
-def test_what_an_optimizer_counts_in_its_group_is_kept():
+@pytest.mark.parametrize("count", [0, torch.tensor(0)], ids=["number", "tensor"])
+def test_what_an_optimizer_counts_in_its_group_is_kept(count):
+    def add_one(group: dict[str, Any]) -> None:
+        group["count"] += 1
+
     model = Toy()
-    _, optimizer = start(model, lambda params: CountsInTheGroup(params, lr=0.1), method_for("SGD", lr_power=POWER))
+    _, optimizer = start(model, OPTIMIZERS["SGD"], method_for("SGD", lr_power=POWER))
+    (group,) = optimizer.param_groups
+    group["count"] = count
+    in_every_step(optimizer, add_one)
     train(model, optimizer)
-    assert [group["count"] for group in optimizer.param_groups] == [STEPS]
+    assert int(group["count"]) == STEPS
+    assert not isinstance(count, torch.Tensor) or group["count"] is count
+
+
+def test_what_an_optimizer_sums_up_of_its_rate_is_refused_by_name():
+    def sum_up(group: dict[str, Any]) -> None:
+        group["sum"] = group.get("sum", 0.0) + group["lr"] ** 2
+
+    model = Toy()
+    _, optimizer = start(model, OPTIMIZERS["SGD"], method_for("SGD", lr_power=POWER))
+    in_every_step(optimizer, sum_up)
+    with pytest.raises(ValueError, match=r"keeps 'sum' in its groups, .* set lr_power=0"):
+        train(model, optimizer)
+
+
+def test_one_that_shares_the_list_of_groups_sees_the_other_rate():
+    """As wrappers do whose inner optimizer takes the step."""
+
+    class Around(Optimizer):
+        def __init__(self, inner: Optimizer) -> None:
+            super().__init__([param for group in inner.param_groups for param in group["params"]], {"lr": 0.1})
+            self.inner, self.param_groups, self.state = inner, inner.param_groups, inner.state
+
+        def step(self, closure: Any = None) -> Any:
+            return self.inner.step(closure)
+
+    plain, around = Toy(), Toy()
+    _, optimizer = start(plain, OPTIMIZERS["SGD"], method_for("SGD", lr_power=POWER))
+    train(plain, optimizer)
+    _, optimizer = start(around, lambda params: Around(OPTIMIZERS["SGD"](params)), method_for("SGD", lr_power=POWER))
+    train(around, optimizer)
+    assert_identical(weights_of(around), weights_of(plain))
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["scheduler first", "pruner first"])
+def test_a_step_that_fails_gives_the_groups_back(before):
+    model = Toy()
+    optimizer = OPTIMIZERS["SGD"](model.parameters())
+    if before:
+        scheduler = torch.optim.lr_scheduler.LinearLR(optimizer)
+    pruner = mgpp.Pruner(model, method_for("SGD", lr_power=POWER), total_steps=STEPS, train_size=64)
+    pruner.attach(optimizer)
+    if not before:
+        scheduler = torch.optim.lr_scheduler.LinearLR(optimizer)
+    (own,) = optimizer.param_groups
+    model(**next(batches()))["loss"].backward()
+
+    def fail(group: dict[str, Any]) -> None:
+        raise MemoryError
+
+    in_every_step(optimizer, fail)
+    with pytest.raises(MemoryError):
+        optimizer.step()
+    assert optimizer.param_groups == [own]
+    optimizer._optimizer_step_pre_hooks.popitem()
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups == [own]
+    assert pruner.t == 1
+
+
+@pytest.mark.parametrize("scheduler_first", [True, False])
+def test_detached_it_leaves_the_optimizer_as_it_was_and_another_may_come(scheduler_first):
+    model = Toy()
+    optimizer = OPTIMIZERS["SGD"](model.parameters())
+    if scheduler_first:
+        torch.optim.lr_scheduler.LinearLR(optimizer)
+    before = optimizer.__dict__.get("step")
+    for _ in range(2):
+        pruner = mgpp.Pruner(model, method_for("SGD", lr_power=POWER), total_steps=STEPS, train_size=64)
+        pruner.attach(optimizer)
+        pruner.detach()
+        assert optimizer.__dict__.get("step") is before
+
+
+def test_a_second_one_on_the_same_optimizer_is_refused():
+    model = Toy()
+    _, optimizer = start(model, OPTIMIZERS["SGD"], method_for("SGD", lr_power=POWER))
+    second = mgpp.Pruner(model, method_for("SGD", lr_power=POWER), total_steps=STEPS, train_size=64)
+    with pytest.raises(ValueError, match="another pruner with an lr_power is attached to this optimizer"):
+        second.attach(optimizer)
+
+
+def test_an_optimizer_without_a_rate_of_its_own_is_named():
+    model = Toy()
+    pruner = mgpp.Pruner(model, method_for("SGD", lr_power=POWER), total_steps=STEPS, train_size=64)
+    with pytest.raises(ValueError, match=r"Adafactor was given none \(lr=None\)"):
+        pruner.attach(Adafactor(model.parameters()))
 
 
 def test_calling_both_halves_of_a_step_by_hand_does_the_same():
@@ -181,3 +280,8 @@ def test_without_an_optimizer_it_says_what_to_call():
 def test_a_power_out_of_its_bounds_is_named(power):
     with pytest.raises(ValueError, match=f"lr_power={power}"):
         mgpp.MGPP(sparsity=0.9, lr_power=power)
+
+
+def test_a_word_in_its_place_is_no_number():
+    with pytest.raises(ValueError, match="lr_power=True is no number"):
+        from_dict({"method": "mgpp", "sparsity": 0.9, "lr_power": True})

@@ -129,6 +129,7 @@ def test_records_tell_the_start_every_loss_and_every_event(tmp_path):
     assert told[0]["event"] == "start"
     assert told[0]["schedule"] == {
         "sparsity": 0.75, "initial_sparsity": 0.0, "start": 4, "end": 14, "every": 3, "last": STEPS, "held": False,
+        "lr_power": 0.0,
     }  # fmt: skip
     assert told[0]["weights"] == {name: weight.numel() for name, weight in pruning.pruner.targets.items()}
     assert [r["step"] for r in told if r["event"] == "prune"] == [6, 9, 12, 15, 16, 17, 18, 19, 20]

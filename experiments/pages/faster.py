@@ -82,14 +82,14 @@ def gained() -> str:
         for sparsity in grid.planned(model, "seeds").sparsities if found else ():
             means = of_seeds(_with_table(model, found), sparsity, list(grid.planned(model).tasks))
             rows.append([model, str(len(means.get(RIVAL + FASTER, {}))), f"{sparsity:.0%}"])
-            for name in (RIVAL, RIVAL + FASTER, *[name + FASTER for name in FAMILY]):
+            for name in ("dense", RIVAL, RIVAL + FASTER, *[name + FASTER for name in FAMILY]):
                 rows[-1].append(points(statistics.fmean(means[name].values()) if name in means else None))
-                if not name.startswith(RIVAL):
+                if name.endswith(FASTER) and not name.startswith(RIVAL):
                     rows[-1] += [apart(name, means, rival) for rival in (RIVAL, RIVAL + FASTER)]
         shown += found
     if not rows:
         return progress(0, sum(len(studies.faster(model)) for model in studies.FASTER_SEEDS))
-    head = ["", "seeds", "sparsity", RIVAL, RIVAL + FASTER]
+    head = ["", "seeds", "sparsity", "dense", RIVAL, RIVAL + FASTER]
     head += [text for name in FAMILY for text in (name + FASTER, f"to {RIVAL}", f"to {RIVAL + FASTER}")]
     return joined(table(head, rows), made_by(command_of("MODEL", WHAT), shown))
 
@@ -97,5 +97,5 @@ def gained() -> str:
 def _with_table(model: str, found: list[Line]) -> list[Line]:
     """Those of Table 1 that have the same seeds, and these under names of their own."""
     lines = [*lines_in_table(model), *lines_in_table(model, "seeds")]
-    kept = [line for line in lines if line["cell"]["seed"] in studies.FASTER_SEEDS[model] and line["cell"]["method"]]
+    kept = [line for line in lines if line["cell"]["seed"] in studies.FASTER_SEEDS[model]]
     return kept + [named(line, line["cell"]["name"] + FASTER) for line in found]

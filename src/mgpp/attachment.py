@@ -11,7 +11,6 @@ from mgpp.kernels import Plan
 from mgpp.sharding import Held, Turn, stepping_optimizer
 
 Parameters = Mapping[str, nn.Parameter]
-Group = dict[str, Any]
 
 
 class Before(Protocol):
@@ -39,7 +38,6 @@ class Attachment:
         self._targets = frozenset(targets.values())
         self._hooks: list[RemovableHandle] = []
         self._overflowed = False
-        self._split: list[tuple[Group, list[Group]]] = []  # the user's groups, while others stand in their place
         trained = {param: None for group in self.optimizer.param_groups for param in group["params"]}
         names = list(targets)
         _require_targets([names[i] for i in held.untrained(self.optimizer)])
@@ -60,36 +58,11 @@ class Attachment:
 
     def remove(self) -> None:
         """Leave the optimizer as it was."""
-        self.slow_down()
         for hook in self._hooks:
             hook.remove()
         if self.plan is not None:
             self.plan.clear()
             self.plan.targets, self.plan.reads_gradients = frozenset(), False
-
-    def speed_up(self, factor: float) -> None:
-        """Until `slow_down`, the optimizer steps the targets with `factor` times its learning rate.
-
-        Between steps its groups are the user's: what logs, schedules or saves them sees none of this.
-        """
-        self.slow_down()
-        self._split = [(group, self._parts(group, factor)) for group in self.optimizer.param_groups]
-        self.optimizer.param_groups = [part for _, parts in self._split for part in parts]
-
-    def slow_down(self) -> None:
-        if not self._split:
-            return
-        for group, parts in self._split:
-            for part in parts:  # some optimizers count in the group
-                group.update({key: value for key, value in part.items() if key not in ("params", "lr")})
-        self.optimizer.param_groups, self._split = [group for group, _ in self._split], []
-
-    def _parts(self, group: Group, factor: float) -> list[Group]:
-        """The targets in it and the others, as groups of their own."""
-        targets = [param for param in group["params"] if param in self._targets]
-        others = [param for param in group["params"] if param not in self._targets]
-        faster = {**group, "params": targets, "lr": group["lr"] * factor}
-        return [part for part in (faster, {**group, "params": others}) if part["params"]]
 
     def _pre_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if any(callable(arg) for arg in (*args, *kwargs.values())):

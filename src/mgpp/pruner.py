@@ -21,6 +21,7 @@ from mgpp.methods.recipe import Gradients, Step
 from mgpp.methods.times import Run
 from mgpp.notebook import pruner_html
 from mgpp.preparation import prepare, require_parts_to_do
+from mgpp.rates import Rates
 from mgpp.sharding import Held, Turn, hold, local_gradients
 from mgpp.sharding.replicas import require_same_zeros
 from mgpp.state import State
@@ -76,6 +77,7 @@ class Pruner:
         self._state = State(method, self.run, names=list(self.targets), memory=self.memory, survey=self.survey)
         self.t = 0
         self._attachment: Attachment | None = None
+        self._rates: Rates | None = None
         self._scratch: Scratch = {}
         self._watch = Watch()
 
@@ -158,6 +160,8 @@ class Pruner:
                 f"lr_power={self.schedule.lr_power:g} gives the pruned weights a learning rate of their own, and "
                 f"{held.engine} keeps them in one piece with others: set lr_power=0"
             )
+        if self.schedule.lr_power:
+            self._rates = Rates(attachment.optimizer, self.targets.values(), guard=hooks)
         self._attachment, self._others = attachment, attachment.others
         if self.survey is not None:
             self.survey.of_parts([span.start for span in held.spans], held.ranks)
@@ -175,6 +179,9 @@ class Pruner:
         if self._attachment is not None:
             self._attachment.remove()
             self._attachment = None
+        if self._rates is not None:
+            self._rates.remove()
+            self._rates = None
 
     @torch.no_grad()
     def before_step(self, *, grad_scale: float | Tensor | None = None) -> None:
@@ -204,35 +211,35 @@ class Pruner:
         alone = self.recipe.penalty is None or (step.plan is not None and step.plan.pull is not None)
         if alone and self.schedule.is_event(step.t):
             self.recipe.select.ahead(step, self.recipe.score, self.schedule.sparsity_at(step.t))
-        self._speed_up(step.t)
+        if self._rates is not None:
+            self._rates.raise_(self.schedule.learning_rate_factor(step.t))
+        elif self.schedule.lr_power:
+            raise RuntimeError(
+                f"lr_power={self.schedule.lr_power:g} changes the optimizer's learning rate: call "
+                "pruner.attach(optimizer), with hooks=False where you call before_step and after_step yourself"
+            )
 
-    def _speed_up(self, t: int) -> None:
-        if self.schedule.lr_power:
-            if self._attachment is None:
-                raise RuntimeError(
-                    f"lr_power={self.schedule.lr_power:g} changes the optimizer's learning rate: call "
-                    "pruner.attach(optimizer), with hooks=False where you call before_step and after_step yourself"
-                )
-            self._attachment.speed_up(self.schedule.learning_rate_factor(t))
-
-    def _slow_down(self) -> None:
-        if self._attachment is not None:
-            self._attachment.slow_down()
+    def _restore_rates(self) -> None:
+        if self._rates is not None:
+            self._rates.restore()
 
     def after_step(self, *, skipped: bool = False) -> None:
-        """Count the step, and prune if the schedule says so; a step that a GradScaler skipped does not count."""
+        """Count the step, and prune if the schedule says so; a step that a GradScaler skipped does not count.
+
+        It follows the optimizer's step at once: with an `lr_power` the optimizer's groups are not yours until then.
+        """
         self._after_step(skipped=skipped)
 
     @torch.no_grad()
     def _after_step(self, turn: Turn | None = None, *, skipped: bool = False) -> None:
         if skipped:
-            self._slow_down()
+            self._restore_rates()
             self.recipe.between.after_skip(self._step(self.t, turn=turn))
             return
         step = self._step(self.t + 1, turn=turn)
         if self.recipe.penalty is not None:
             self.recipe.penalty.after_step(step)  # which may follow the learning rate that the step was taken with
-        self._slow_down()
+        self._restore_rates()
         self.recipe.score.observe(step)
         self.recipe.between.after_step(step)
         if turn is not None and not turn.is_last:

@@ -46,7 +46,7 @@ def test_the_result_says_what_was_done_and_measured(config):
     result = run(config)
     assert json.loads((Path(config.output) / "result.json").read_text()) == result
     assert result["method"]["spike_var"] == 1e-10
-    assert result["schedule"] == {**RAMP, "initial_sparsity": 0.0, "last": 10, "held": False}
+    assert result["schedule"] == {**RAMP, "initial_sparsity": 0.0, "last": 10, "held": False, "lr_power": 0.0}
     assert (result["target_sparsity"], result["sparsity"], result["prunable"]) == (0.75, 0.75, PRUNABLE)
     assert (result["steps"], result["train_rows"], result["eval_rows"], result["seed"]) == (10, 48, 32, 0)
     assert result["before"].keys() == result["after"].keys() == {"loss", "accuracy", "f1", "matthews"}

@@ -155,6 +155,7 @@ def two_processes(folder: Path) -> dict[str, Any]:
         "resumed": resume(2, folder / "two"),
         "finished": skipped_at_the_end(),
         "refused": [said("losparse", 1), said("mgpp-2x1", 3)],
+        "faster": said("mgpp-faster", 1),
         "astray": astray(),
     }
 
@@ -257,3 +258,7 @@ def test_who_asks_before_attaching_or_attaches_to_the_wrong_optimizer_is_told(tw
 def test_methods_that_need_whole_weights_refuse(two):
     for process in two:
         assert all("cannot work where DeepSpeed" in words for words in process["refused"])
+
+
+def test_a_rate_of_their_own_is_refused_where_weights_lie_in_one_piece_with_others(two):
+    assert all(process["faster"].endswith("keeps them in one piece with others: set lr_power=0") for process in two)

@@ -95,7 +95,7 @@ def _build(name: str, kind: type[Kind], settings: Mapping[str, Any]) -> Kind:
         raise ValueError(f"{name} has no setting {', '.join(unknown)}: it has {', '.join(known)}")
     for field in fields(kind):  # type: ignore[arg-type]
         value = settings.get(field.name)
-        if field.type in (int, float) and isinstance(value, str):
+        if field.type in (int, float) and isinstance(value, str | bool):
             raise ValueError(f"{name}: {field.name}={value!r} is no number")
         if field.type is bool and not isinstance(value, bool | None):  # any word would count as true
             raise ValueError(f"{name}: {field.name}={value!r}: it is true or false")
