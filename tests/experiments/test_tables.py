@@ -353,7 +353,8 @@ def test_rows_that_learn_faster_stand_beside_those_of_table_1_with_the_same_seed
         "MGPP recommended, faster", "to PLATON", "to PLATON, faster",
     ]  # fmt: skip
     assert rows[0] == [
-        "minilm", "6", "90%", "62.5", "62.5", "70.0", "75.0", "+12.5 ± 0.8", "+5.0 ± 0.0", "70.0", "+7.5 ± 0.8", "+0.0 ± 0.0",
+        "minilm", "6", "90%", "62.5", "62.5", "70.0",
+        "75.0", "+12.5 ± 0.8", "+5.0 ± 0.0", "70.0", "+7.5 ± 0.8", "+0.0 ± 0.0",
     ]  # fmt: skip
     write(results, "faster", [line_of(cell, 0.7) for cell in cells if cell["seed"] < 4])
     assert row_of(MAKERS["faster"]("minilm"), "PLATON", 1)[-3] == "70.0 ± 0.0 (4)"

@@ -32,8 +32,8 @@ from tests.toy import Toy, ToyOfExperts, assert_identical
 
 ON_TWO = [
     "mgpp", "mgpp-faster", "mgpp-decoupled", "mgpp-curvature", "mgpp-fixed", "gmp-hold", "l2", "l2-decoupled",
-    "platon-prior", "itp", "movement", "movement-global", "hold-mask", "soft-movement", "soft-movement-original", "prior-annealing-late",
-    "prior-annealing-threshold",
+    "platon-prior", "itp", "movement", "movement-global", "hold-mask", "soft-movement", "soft-movement-original",
+    "prior-annealing-late", "prior-annealing-threshold",
 ]  # fmt: skip
 ON_FOUR = ["mgpp", "gmp-hold-curvature", "platon-prior", "movement"]
 OF_EXPERTS = ["platon-prior", "movement"]
