@@ -11,7 +11,7 @@ def cubic_sparsity(t: int, *, start: int, end: int, final: float, initial: float
 
 
 def learning_rate_factor(sparsity: float, *, power: float) -> float:
-    """How many times the learning rate a weight has of which only 1 - `sparsity` are left: (1 - v)^-power.
+    """How many times the others' learning rate weights have of which 1 - `sparsity` are left: (1 - v)^-power.
 
     An output moves by the sum of what its weights move by: where few are left, each has to move further.
     """
