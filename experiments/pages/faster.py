@@ -73,24 +73,23 @@ def _by_task(model: str, found: list[Line]) -> str:
     return table([*head, f"to {RIVAL}", f"to {RIVAL} with it"], rows)
 
 
-def gained() -> str:
-    """In short: a row for every model and sparsity."""
+def gained(which: str = "recommended") -> str:
+    """In short, of the recommended form or of its score alone: a row for every model and sparsity."""
+    mine = {"recommended": "MGPP recommended", "score": "curvature, no prior"}[which]
+    names = ["dense", RIVAL, RIVAL + FASTER, mine, mine + FASTER]
     rows: Rows = []
     shown: list[Line] = []
     for model in studies.FASTER_SEEDS:
         found = planned_among(lines_of(model, WHAT), studies.faster(model))
         for sparsity in grid.planned(model, "seeds").sparsities if found else ():
             means = of_seeds(_with_table(model, found), sparsity, list(grid.planned(model).tasks))
-            rows.append([model, str(len(means.get(RIVAL + FASTER, {}))), f"{sparsity:.0%}"])
-            for name in ("dense", RIVAL, RIVAL + FASTER, *[name + FASTER for name in FAMILY]):
-                rows[-1].append(points(statistics.fmean(means[name].values()) if name in means else None))
-                if name.endswith(FASTER) and not name.startswith(RIVAL):
-                    rows[-1] += [apart(name, means, rival) for rival in (RIVAL, RIVAL + FASTER)]
+            row = [model, str(len(means.get(RIVAL + FASTER, {}))), f"{sparsity:.0%}"]
+            row += [points(statistics.fmean(means[name].values()) if name in means else None) for name in names]
+            rows.append([*row, *[apart(mine + FASTER, means, rival) for rival in (RIVAL, RIVAL + FASTER)]])
         shown += found
     if not rows:
         return progress(0, sum(len(studies.faster(model)) for model in studies.FASTER_SEEDS))
-    head = ["", "seeds", "sparsity", "dense", RIVAL, RIVAL + FASTER]
-    head += [text for name in FAMILY for text in (name + FASTER, f"to {RIVAL}", f"to {RIVAL + FASTER}")]
+    head = ["", "seeds", "sparsity", *names, f"this to {RIVAL}", f"to {RIVAL + FASTER}"]
     return joined(table(head, rows), made_by(command_of("MODEL", WHAT), shown))
 
 
