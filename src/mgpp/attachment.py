@@ -1,6 +1,8 @@
 """A pruner inside an optimizer's step: which optimizers it may enter, and the hooks by which it acts there."""
 
+import sys
 from collections.abc import Mapping, Sequence
+from types import FrameType
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -38,6 +40,7 @@ class Attachment:
         self._targets = frozenset(targets.values())
         self._hooks: list[RemovableHandle] = []
         self._overflowed = False
+        self._step: FrameType | None = None  # the call in which the hooks run
         trained = {param: None for group in self.optimizer.param_groups for param in group["params"]}
         names = list(targets)
         _require_targets([names[i] for i in held.untrained(self.optimizer)])
@@ -65,6 +68,11 @@ class Attachment:
             self.plan.targets, self.plan.reads_gradients = frozenset(), False
 
     def _pre_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        # A step that calls its parent class's is one step, and torch may run the hooks around both.
+        caller = sys._getframe(1)
+        if self._step is not None and _is_called_by(caller, self._step):
+            return
+        self._step = caller  # an older one has failed
         if any(callable(arg) for arg in (*args, *kwargs.values())):
             raise ValueError("optimizer.step(closure) computes gradients after the prior is added: step without one")
         # A fused optimizer is handed scaled gradients and told of an overflow; any other is not called at all then.
@@ -76,9 +84,18 @@ class Attachment:
             self._before(1.0 if scale is None else scale, turn)
 
     def _post_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if self._step is not sys._getframe(1):
+            return
+        self._step = None
         turn = self._held.turn(optimizer)
         if turn is not None:
             self._after(turn, skipped=self._overflowed)
+
+
+def _is_called_by(frame: FrameType | None, caller: FrameType) -> bool:
+    while frame is not None and frame is not caller:
+        frame = frame.f_back
+    return frame is caller
 
 
 def _require_targets(missing: Sequence[str]) -> None:
