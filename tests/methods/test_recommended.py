@@ -1,6 +1,9 @@
 """The form for who does not want to choose: MGPP, with every setting still the user's."""
 
+import json
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +12,15 @@ import mgpp
 from mgpp.methods import from_dict, title_of, to_dict
 from tests.test_contract import RAMP, STEPS
 from tests.toy import NUM_WEIGHTS, Toy, batches
+
+
+def test_it_is_what_the_card_spells_out():
+    card = (Path(__file__).parents[2] / "docs" / "methods" / "mgpp.md").read_text(encoding="utf-8")
+    (words,) = re.findall(r"`MGPP\((sparsity=0\.9, score=[^`]*)\)`", card)
+    settings = {
+        name: json.loads(value.replace("True", "true")) for name, value in re.findall(r"(\w+)=([^,\s]+)", words)
+    }
+    assert mgpp.recommended(sparsity=0.9) == mgpp.MGPP(**settings)
 
 
 def test_it_is_mgpp_by_curvature_and_what_is_given_goes_first():
