@@ -7,6 +7,7 @@ goes on from the last checkpoint, on any number of processes. Without a GPU it r
 """
 
 import argparse
+import gc
 import json
 import os
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         train(args, device)
     finally:
+        gc.collect()  # what still holds the group keeps its threads, and one that wakes up too late aborts the process
         dist.destroy_process_group()
 
 
