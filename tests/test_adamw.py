@@ -100,6 +100,65 @@ def test_a_parameter_that_stands_still_keeps_its_own_count_of_steps():
         torch.testing.assert_close(weights_of(ours)[name], value, rtol=1e-4, atol=1e-5, msg=name)
 
 
+def moved(tensor: torch.Tensor) -> None:
+    tensor.data = tensor.data * 0.5 + 1e-4
+
+
+def replace_moment(optimizer, param, name="exp_avg_sq"):
+    optimizer.state[param][name] = optimizer.state[param][name] * 0.5
+
+
+def forget_one(optimizer, param):
+    del optimizer.state[param]
+
+
+def new_states(optimizer, param):
+    optimizer.state = type(optimizer.state)(dict, {key: dict(value) for key, value in optimizer.state.items()})
+    replace_moment(optimizer, param, "exp_avg")
+
+
+def in_two_groups(optimizer, param):
+    first = optimizer.param_groups[0]
+    first["params"] = [other for other in first["params"] if other is not param]
+    optimizer.param_groups.append({**first, "params": [param], "lr": 3e-2})
+
+
+CHANGES = {
+    "nothing": lambda optimizer, param: None,
+    "a gradient is gone": lambda optimizer, param: setattr(param, "grad", None),
+    "a gradient is not contiguous": lambda optimizer, param: setattr(param, "grad", param.grad.t().contiguous().t()),
+    "a weight lies elsewhere": lambda optimizer, param: moved(param),
+    "a moment lies elsewhere": lambda optimizer, param: moved(optimizer.state[param]["exp_avg_sq"]),
+    "a moment is another tensor": replace_moment,
+    "a weight has no state any more": forget_one,
+    "all states are in another dict": new_states,
+    "a checkpoint was loaded": lambda optimizer, param: optimizer.load_state_dict(optimizer.state_dict()),
+    "a weight has a group of its own": in_two_groups,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("method", [None, mgpp.GMP(**RAMP, score="curvature")], ids=["alone", "pruned by curvature"])
+def test_what_is_changed_between_two_steps_is_seen_as_torchs_sees_it(change, method, device):
+    """What it knows from the last step holds only as long as the tensors are the same and lie in the same place."""
+    runs = []
+    for kind in (torch.optim.AdamW, mgpp.AdamW):
+        model = Toy().to(device)
+        optimizer, data = kind(model.parameters(), lr=1e-2), batches(device=device)
+        if method is not None:
+            mgpp.Pruner(model, method, total_steps=20, train_size=64).attach(optimizer)
+        for step in range(18):
+            model(**next(data))["loss"].backward()
+            if step in (5, 6, 16):
+                change(optimizer, model.blocks[1][2].weight)
+            optimizer.step()
+            optimizer.zero_grad()
+        runs.append(weights_of(model))
+    for name, value in runs[0].items():
+        torch.testing.assert_close(runs[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
+        assert torch.equal(runs[1][name] == 0, value == 0), name
+
+
 def test_steps_are_counted_past_256_where_half_precision_is_the_default():
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)

@@ -33,9 +33,12 @@ class Watch:
         """
         if is_capturing():
             return
+        if weights and weights[0].is_cuda and t % WATCH_EVERY:
+            self._look(wait=False)
+            return
         grads = [weight.grad for weight in weights if weight.grad is not None and weight.numel()]
         if weights and weights[0].is_cuda:
-            if grads and t % WATCH_EVERY == 0:
+            if grads:
                 self._send(f"the gradient of step {t + 1} is", grads[0])
             self._look(wait=len(self._travelling) > 1)
             return

@@ -4,6 +4,7 @@ import copy
 import functools
 import types
 from collections.abc import Iterable, Sequence
+from operator import is_
 from typing import Any
 
 import torch
@@ -31,7 +32,9 @@ class Rates:
             raise ValueError(
                 "another pruner with an lr_power is attached to this optimizer: set lr_power=0 in one of them"
             )
-        self._optimizer, self._targets = optimizer, frozenset(targets)
+        self._optimizer, self._targets = optimizer, list(targets)
+        self._ids = {id(target) for target in self._targets}
+        self._known: list[tuple[list[Tensor], list[Tensor], list[Tensor]]] = []
         self.is_at_work = True
         self._split: list[tuple[Group, list[Group]]] = []  # the user's groups, while others stand in their place
         self._wrapped = optimizer.__dict__.get("step")  # a scheduler's, if it was made before
@@ -43,7 +46,9 @@ class Rates:
         """Until `restore`, the optimizer steps the targets with `factor` times its learning rate."""
         self.restore()
         groups = self._optimizer.param_groups
-        self._split = [(group, self._parts(group, factor)) for group in groups]
+        if len(self._known) != len(groups):
+            self._known = [([], [], [])] * len(groups)
+        self._split = [(group, self._parts(index, group, factor)) for index, group in enumerate(groups)]
         groups[:] = [part for _, parts in self._split for part in parts]  # in place: others may know the list
 
     def restore(self) -> None:
@@ -65,15 +70,24 @@ class Rates:
         else:
             self._optimizer.step = self._wrapped  # type: ignore[method-assign]
 
-    def _parts(self, group: Group, factor: float) -> list[Group]:
-        targets = [param for param in group["params"] if param in self._targets]
-        others = [param for param in group["params"] if param not in self._targets]
+    def _parts(self, index: int, group: Group, factor: float) -> list[Group]:
         own = {key: value for key, value in group.items() if key not in ("params", "lr")}
         return [
             {**{key: _own(value) for key, value in own.items()}, "params": params, "lr": rate}
-            for params, rate in ((targets, group["lr"] * factor), (others, group["lr"]))
+            for params, rate in zip(
+                self._two_of(index, group["params"]), (group["lr"] * factor, group["lr"]), strict=True
+            )
             if params
         ]
+
+    def _two_of(self, index: int, params: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """The targets among a group's parameters, and the others; who they are is found out once."""
+        known, targets, others = self._known[index]
+        if len(known) != len(params) or not all(map(is_, known, params)):
+            targets = [param for param in params if id(param) in self._ids]
+            others = [param for param in params if id(param) not in self._ids]
+            self._known[index] = (list(params), targets, others)
+        return targets, others
 
     def _guarded_step(self) -> types.MethodType:
         """A bound method, as schedulers want to wrap it."""

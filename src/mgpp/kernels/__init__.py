@@ -24,7 +24,7 @@ from mgpp.functional.score import magnitude
 from mgpp.functional.select import Cut
 from mgpp.kernels import cpu, cpu_step, shards
 from mgpp.kernels.arriving import Arriving, is_capturing
-from mgpp.kernels.plan import Count, Plan
+from mgpp.kernels.plan import Count, Plan, Stepped
 
 if TYPE_CHECKING:
     from mgpp.kernels.layout import Layout, Lists
@@ -35,6 +35,7 @@ __all__ = [
     "Plan",
     "Promise",
     "Scratch",
+    "Stepped",
     "adamw_",
     "add_prior_gradient_",
     "count_ahead",
@@ -266,11 +267,13 @@ def _roles(
 
 def _of_one_shape(weights: Sequence[Tensor], moments: Sequence[Tensor]) -> bool:
     """A weight that has never had a gradient has one number for all its moments."""
-    return all(moment.shape == weight.shape for moment, weight in zip(moments, weights, strict=True))
+    return [*map(Tensor.numel, moments)] == [*map(Tensor.numel, weights)]
 
 
 def _one_or_each(numbers: Sequence[float | Tensor], device: torch.device) -> float | Tensor:
     """A number on the host, if it is the same for all; else all of them, on the device, which nobody waits for."""
+    if len({*map(id, numbers)}) == 1 and not (isinstance(numbers[0], Tensor) and numbers[0].is_cuda):
+        return float(numbers[0])
     if any(isinstance(number, Tensor) and number.is_cuda for number in numbers):
         return torch.stack([torch.as_tensor(number, dtype=torch.float32, device=device) for number in numbers])
     values = [float(number) for number in numbers]

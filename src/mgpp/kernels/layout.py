@@ -71,7 +71,7 @@ def lay_out(key: str, lists: Lists, scratch: dict[str, Any], *, fresh: Sequence[
     last one did is the last one, except in the roles that are `fresh` at every step: gradients.
     """
     unique = {id(tensors): tensors for tensors in lists}
-    addresses_of = {name: [tensor.data_ptr() for tensor in tensors] for name, tensors in unique.items()}
+    addresses_of = {name: [*map(Tensor.data_ptr, tensors)] for name, tensors in unique.items()}
     addresses = [addresses_of[id(tensors)] for tensors in lists]
     known: _Known | None = scratch.get(key)
     if known is not None and _same(known, lists, addresses, fresh):
@@ -94,8 +94,8 @@ def _same(known: _Known, lists: Lists, addresses: list[list[int]], fresh: Sequen
 def _traits(tensors: Sequence[Tensor]) -> tuple:
     return (
         [tensor.dtype for tensor in tensors],
-        [tensor.numel() for tensor in tensors],
-        all([tensor.is_contiguous() for tensor in tensors]),  # noqa: C419 (a list is quicker)
+        [*map(Tensor.numel, tensors)],
+        all(map(Tensor.is_contiguous, tensors)),
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from mgpp.kernels.plan import wide
 from mgpp.methods.recipe import Recipe, Step
 
 
@@ -49,10 +50,13 @@ def second_moments(
     gradient has v = 0, as one number.
     """
     require_second_moments(step, weights, setting=setting, otherwise=otherwise)
+    told = None if step.plan is None else step.plan.moments_of(weights)
+    if told is not None:
+        return told
     states = [step.state_of(weight) for weight in weights]
     counts = [_steps(state, step.group_of(weight)) for weight, state in zip(weights, states, strict=True)]
     beta2s = [float(step.group_of(weight)["betas"][1]) for weight in weights]
-    corrections = _corrections(counts, beta2s, [_wide(weight) for weight in weights])
+    corrections = _corrections(counts, beta2s, [wide(weight.dtype) for weight in weights])
     return [
         (state["exp_avg_sq"], correction) if state else (weight.new_zeros(()), weight.new_ones(()))
         for weight, state, correction in zip(weights, states, corrections, strict=True)
@@ -92,7 +96,3 @@ def _corrections(counts: Sequence[Any], beta2s: Sequence[float], dtypes: Sequenc
             for i in indices:
                 found[i] = value
     return found
-
-
-def _wide(weight: Tensor) -> torch.dtype:
-    return torch.promote_types(weight.dtype, torch.float32)

@@ -42,7 +42,7 @@ class Now:
     known_groups: Groups | None = None
 
     def owner(self, weight: Tensor) -> Tensor:
-        return self.owners.get(weight, weight)
+        return self.owners.get(weight, weight) if self.owners else weight
 
     def part(self, weight: Tensor, state: Tensor) -> Tensor:
         return state if self.part_of is None else self.part_of(weight, state)
