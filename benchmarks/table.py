@@ -19,6 +19,7 @@ COLUMNS = {
     "error": "largest error",
     "device_ms": "device alone, ms",
     "device_ratio": "device against plain",
+    "host_ms": "host in the optimizer, ms",
     "optimizer_ms": "optimizer step, ms",
     "event_s": "an event, seconds",
     "kept_bytes": "bytes kept",

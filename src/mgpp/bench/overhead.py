@@ -1,5 +1,7 @@
 """What a training step costs with each method, against plain AdamW, when every step prunes."""
 
+import statistics
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -82,9 +84,9 @@ def measure_overhead(
     graphs: bool = False,
     tell: Tell = silent,
 ) -> list[dict[str, Any]]:
-    """One row a side: milliseconds of a whole step (and of the device alone), the ratio to plain AdamW of the same
-    rounds, and the bytes it keeps beyond it. `graphs`: forward and backward pass are played back from a CUDA graph, so
-    that the device waits for nobody but the optimizer and the pruner."""
+    """One row a side: milliseconds of a whole step, of the device alone and of the host in the optimizer, the ratio to
+    plain AdamW of the same rounds, and the bytes it keeps beyond it. `graphs`: forward and backward pass are played
+    back from a CUDA graph, so that the device waits for nobody but the optimizer and the pruner."""
     if graphs and device.type != "cuda":
         raise ValueError(f"graphs are for a GPU, and device={str(device)!r}: leave --graphs out")
     sides = _sides(device, naive=naive)
@@ -111,6 +113,7 @@ def measure_overhead(
                     name, numbers, shape=shape,
                     ratio=_ratio(numbers, times["plain"], "median_ms"),
                     device_ratio=_ratio(numbers, times["plain"], "device_ms"),
+                    host_ms=runs[name].host_ms(),
                     kept_bytes=runs[name].kept_bytes(),
                     step_bytes=runs[name].step_bytes(),
                 )
@@ -201,6 +204,7 @@ class _Side:
         self.batch: dict[str, Tensor] = {"input_ids": ids, "labels": labels}
         self.device = device
         self.optimizer, self.pruner = start(self.model)
+        self.returned: list[float] = []  # after so many seconds the optimizer's step has
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def step(self) -> None:
@@ -216,11 +220,13 @@ class _Side:
             self.graph.replay()
 
     def optimize(self) -> None:
+        start = time.perf_counter()
         if isinstance(self.pruner, NaivePruner):
             self.pruner.before_step()
         self.optimizer.step()
         if isinstance(self.pruner, NaivePruner):
             self.pruner.after_step()
+        self.returned.append(time.perf_counter() - start)
 
     def record(self) -> None:
         """Let gradients come from a CUDA graph from now on, into the same memory every time."""
@@ -258,6 +264,10 @@ class _Side:
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast("cuda", dtype=torch.bfloat16) if self.device.type == "cuda" else nullcontext()
+
+    def host_ms(self) -> float | None:
+        """How long the host is busy with the optimizer's step and the pruning in it, whatever the device does then."""
+        return round(1e3 * statistics.median(self.returned), 4) if self.device.type == "cuda" else None
 
     def kept_bytes(self) -> int:
         return self.pruner.memory.bytes if isinstance(self.pruner, Pruner) else 0
