@@ -11,7 +11,8 @@ ramp=(--set start=0.1 --set end=0.7 --set every=10)
 options_of() {
   case $1 in
     dense) own=(--method none) ;;
-    recommended-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --set lr_power=0) ;; # as it was when these were run
+    faster-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}") ;; # the recommended form with a rate that follows what is left
+    recommended-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --set lr_power=0) ;; # and without, as it was once
     mgpp-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method mgpp --set spike_var=1e-9 --set slab_var=0.1) ;;
     *) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method "${1%-*}") ;;
   esac

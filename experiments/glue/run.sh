@@ -3,7 +3,7 @@
 # are not run again, so a second call goes on where the first was cut, and runs those that failed:
 #   [RESULTS=FOLDER] [OPTIONS='--workers 3'] run.sh MODEL MODELS FEATURES WHAT...
 # WHAT is choose, vary, table, table2, seeds or figure (grid.py), of which the last four need the results of choose; or
-# movement, annealing, clipping, higher, following, faster, longer, taught or patient (studies.py). MODELS/MODEL is the
+# movement, annealing, clipping, higher, following, faster, faster2, longer, taught or patient (studies.py). MODELS/MODEL is the
 # model, FEATURES/MODEL has its tokenised tasks (lab/features.py); taught also needs those of the teacher. OPTIONS are
 # lab/work.py's.
 set -euo pipefail
@@ -18,7 +18,7 @@ for what in "${@:4}"; do
   case $what in
     choose | vary) plan=(grid.py "$what" "$model") ;;
     table | table2 | seeds | figure) plan=(grid.py "$what" "$model" "$results/$model-choose.jsonl") ;;
-    movement | annealing | clipping | higher | following | faster | longer | taught | patient)
+    movement | annealing | clipping | higher | following | faster | faster2 | longer | taught | patient)
       plan=(studies.py "$what" "$model") ;;
     *) echo "run.sh: $what: no table and no study, see the head of $0" >&2; exit 2 ;;
   esac

@@ -7,6 +7,7 @@ python experiments/glue/studies.py clipping MODEL CELLS      the paper's MGPP wi
 python experiments/glue/studies.py higher MODEL CELLS        candidates of Table 1 at a rate above the highest of them
 python experiments/glue/studies.py following MODEL CELLS     learning rates that follow the share of weights left
 python experiments/glue/studies.py faster MODEL CELLS        rows of Table 1 with such a rate, on the validation sets
+python experiments/glue/studies.py faster2 MODEL CELLS       and of Table 2
 python experiments/glue/studies.py longer MODEL CELLS        a few candidates of Table 1 in longer runs
 python experiments/glue/studies.py taught MODEL CELLS        a larger teacher; the teachers themselves come first
 python experiments/glue/studies.py patient MODEL CELLS       longer runs, with a teacher as large and without
@@ -21,7 +22,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from experiments.glue.grid import CHOOSE_AT, CHOOSE_ON, METHODS, RATES, RECOMMENDED, TABLES, TEACHER, cell, planned
+from experiments.glue.grid import (
+    CHOOSE_AT,
+    CHOOSE_ON,
+    EPOCHS,
+    METHODS,
+    RATES,
+    RECOMMENDED,
+    TABLES,
+    TEACHER,
+    cell,
+    planned,
+)
 
 # Hard movement on STS-B: (epochs, sparsities, settings), each with a mask every so many steps; what else was turned.
 LONGER = {"start": 0.05, "end": 0.95}
@@ -171,12 +183,25 @@ def following(model: str) -> list[dict[str, Any]]:
 
 
 def faster(model: str) -> list[dict[str, Any]]:
-    """On the validation sets."""
+    """On the validation sets: wherever the same rows stand in Table 1, or were run with more seeds."""
     return [
-        cell(name, model, task, {**chosen(model, name), "lr_power": LR_POWER}, sparsity, lr=FASTER_AT[model], seed=seed)
+        _faster(name, model, task, sparsity, seed)
         for seed, task, name in product(FASTER_SEEDS[model], planned(model).tasks, CLOSEST)
-        for sparsity in planned(model, "seeds").sparsities
+        for sparsity in planned(model, "table" if seed in planned(model).seeds else "seeds").sparsities
     ]
+
+
+def faster2(model: str) -> list[dict[str, Any]]:
+    table2 = planned(model, "table2")
+    return [
+        _faster(name, model, task, sparsity, seed)
+        for seed, task, name, sparsity in product(table2.seeds, table2.tasks, CLOSEST, table2.sparsities)
+    ]
+
+
+def _faster(name: str, model: str, task: str, sparsity: float, seed: int) -> dict[str, Any]:
+    method = {**chosen(model, name), "lr_power": LR_POWER}
+    return cell(name, model, task, method, sparsity, lr=FASTER_AT[model], seed=seed)
 
 
 def longer(model: str) -> list[dict[str, Any]]:
@@ -204,9 +229,11 @@ def taught(model: str) -> list[dict[str, Any]]:
 
 
 def patient(model: str) -> list[dict[str, Any]]:
-    """At the middle rate, as there. The dense models come first: they are the teachers."""
+    """At the middle rate, as there. The dense models come first: they are the teachers. A larger one has had its usual
+    time."""
     rate = RATES[model][1]
     teacher = {**TEACHER, "lr": rate}
+    larger = {**TEACHER, "model": LARGER_TEACHER, "lr": RATES[LARGER_TEACHER][1]}
     cells = []
     for task, epochs in PATIENT.items():
         of_task = [
@@ -216,11 +243,17 @@ def patient(model: str) -> list[dict[str, Any]]:
             if (method is not None or not more) and (task, name + ending) not in LEFT_OUT
             for seed in TABLES["table"].seeds
         ]
+        method, (sparsity,) = UNHURRIED[FASTER]
+        name, by_larger = f"{FASTER} + larger teacher", {**larger, "epochs": EPOCHS[task]}
+        of_task += [
+            cell(name, model, task, method, sparsity, lr=rate, seed=seed, teacher=by_larger)
+            for seed in TABLES["table"].seeds
+        ]
         cells += [{**each, "epochs": epochs} for each in of_task]
     return cells
 
 
-ALL = (movement, annealing, clipping, higher, following, faster, longer, taught, patient)
+ALL = (movement, annealing, clipping, higher, following, faster, faster2, longer, taught, patient)
 STUDIES = {study.__name__: study for study in ALL}
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: 
     batch's size.
 
     "held_out": score on a tenth of the train set that is not trained on, instead of the validation set. "teacher":
-    {"temperature", "weight", "lr", "model"}: learn from the dense model of the same task and seed, trained at that
-    rate; it is the same model, unless "model" names another.
+    {"temperature", "weight", "lr", "model", "epochs"}: learn from the dense model of the same task and seed, trained at
+    that rate; it is the same model, unless "model" names another, and has had the same epochs, unless it says others.
     """
     shared = cells[0]
     path, folder = features / shared["model"] / f"{shared['task']}.safetensors", models / shared["model"]
@@ -326,7 +326,8 @@ def teacher_logits(cell: Cell, models: Path, features: Path, cache: Path, device
     if "rows" in cell:
         raise ValueError("a teacher has seen all rows: leave out rows, or the teacher")
     told = cell["teacher"]
-    dense = {**cell, "model": told.get("model", cell["model"]), "method": None, "lr": told["lr"], "teacher": None}
+    own = {key: told[key] for key in ("model", "lr", "epochs") if key in told}
+    dense = {**cell, "method": None, "teacher": None, **own}
     path = _logits_file(dense, cache)
     if not path.exists():
         train([dense], models, features, cache, device)

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 from experiments.glue import grid, studies
 from experiments.pages.cells import Cell, Line, command_of, key_of, lines_of, named, planned_among, score_of, told_tasks
-from experiments.pages.glue import lines_in_table, of_seeds
+from experiments.pages.glue import FASTER, lines_in_table, of_seeds
 from experiments.pages.seeds import FAMILY, RIVAL, apart
 from experiments.pages.study import so_far
 from experiments.pages.text import Rows, joined, made_by, points, progress, spread, table
 
-FASTER = ", faster"
 WHAT = "faster"
 
 
@@ -62,11 +61,12 @@ def _by_task(model: str, found: list[Line]) -> str:
     lines, seeds = _with_table(model, found), studies.FASTER_SEEDS[model]
     rate_of = {line["cell"]["name"]: f"{line['cell']['lr']:g}" for line in lines}
     rows: Rows = []
-    for sparsity in grid.planned(model, "seeds").sparsities:
+    for sparsity in grid.planned(model).sparsities:
+        most = len(seeds if sparsity in grid.planned(model, "seeds").sparsities else grid.planned(model).seeds)
         each = [of_seeds(lines, sparsity, part) for part in [*[[task] for task in tasks], tasks]]
         for name in (RIVAL, *FAMILY):
             for row, power in ((name, 0), (name + FASTER, studies.LR_POWER)):
-                shown = [spread(list(of.get(row, {}).values()), len(seeds)) for of in each]
+                shown = [spread(list(of.get(row, {}).values()), most) for of in each]
                 beside = [apart(row, each[-1], rival) for rival in (RIVAL, RIVAL + FASTER)]
                 rows.append([name, f"{sparsity:.0%}", f"{power:g}", rate_of.get(row, ""), *shown, *beside])
     head = ["", "sparsity", "lr_power", "learning rate", *told_tasks(found, tasks), "mean"]

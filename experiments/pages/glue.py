@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.glue import grid
+from experiments.glue import grid, studies
 from experiments.pages.cells import (
     LABELS,
     Line,
     command_of,
     in_table,
     lines_of,
+    named,
     planned_among,
     score_of,
     sparsity_of,
@@ -23,6 +24,10 @@ from experiments.pages.text import joined, made_by, progress, spread, table
 STEPS = Path(__file__).parent.parent.parent / "benchmarks" / "results" / "h200-overhead-bert-base.json"
 # Of each model, so that a method's bytes can be told by the weight.
 PRUNABLE = {"minilm": 10_616_832, "mpnet-base": 84_934_656, "deberta-v3-xsmall": 21_233_664}
+
+
+FASTER = ", faster"  # a row of a table with a learning rate that follows what is left
+FASTER_ROWS = {"table": ("faster", studies.faster), "table2": ("faster2", studies.faster2)}
 
 
 def table1(model: str) -> str:
@@ -39,10 +44,14 @@ def _made(model: str, which: str) -> str:
     missing = " ".join(filter(None, [progress(len(lines), planned.size), _not_begun(lines, planned.tasks)]))
     if not lines:
         return missing
+    faster = lines_of_faster(model, which)
     tables = [
-        part for sparsity in planned.sparsities for part in (f"{sparsity:.0%}:", _at(sparsity, model, which, lines))
+        part
+        for sparsity in planned.sparsities
+        for part in (f"{sparsity:.0%}:", _at(sparsity, model, which, [*lines, *faster]))
     ]
-    return joined(missing, *tables, made_by(command_of(model, which), lines), _step_made_by())
+    made = [made_by(command_of(model, what), of) for what, of in ((which, lines), (FASTER_ROWS[which][0], faster))]
+    return joined(missing, *tables, *made, _step_made_by())
 
 
 def lines_in_table(model: str, which: str = "table") -> list[Line]:
@@ -52,9 +61,24 @@ def lines_in_table(model: str, which: str = "table") -> list[Line]:
     return planned_among(lines_of(model, which), cells)
 
 
+def lines_of_faster(model: str, which: str = "table") -> list[Line]:
+    """Rows of the table with that rate, with the table's seeds, under names of their own."""
+    what, study = FASTER_ROWS[which]
+    planned = grid.planned(model, which)
+    lines = planned_among(lines_of(model, what), study(model))
+    mine = [line for line in lines if line["cell"]["seed"] in planned.seeds]
+    return [named(line, line["cell"]["name"] + FASTER) for line in mine]
+
+
+def rows_of_table(model: str, which: str, faster: list[Line]) -> list[str]:
+    """Each that was run with that rate, too, stands under the one without."""
+    found = {line["cell"]["name"] for line in faster}
+    return [row for name in in_table(model, which) for row in (name, name + FASTER) if row == name or row in found]
+
+
 def _at(sparsity: float, model: str, which: str, lines: list[Line]) -> str:
     planned = grid.planned(model, which)
-    tasks, seeds, names = begun(lines, planned.tasks), len(planned.seeds), in_table(model, which)
+    tasks, seeds, names = begun(lines, planned.tasks), len(planned.seeds), rows_of_table(model, which, lines)
     found = [by_seed(lines, sparsity, mine) for mine in [*[[task] for task in tasks], tasks]]
     shown = [_column({name: each.get(name, []) for name in names}, seeds) for each in found]
     rows = [[name, *[column[name] for column in shown], bytes_kept(name, lines), _step(name)] for name in names]
@@ -125,10 +149,12 @@ def _side(name: str) -> str | None:
     """What the benchmark calls a method with these settings; it has none with a teacher."""
     if name == "dense":
         return "plain"
-    method = grid.METHODS[name][0] if name in grid.METHODS else grid.DEAR.get(name)
+    base = name.removesuffix(FASTER)
+    method = grid.METHODS[base][0] if base in grid.METHODS else grid.DEAR.get(base)
     if method is None:
         return None
     parts = {"curvature": method.get("score") == "curvature", "decoupled": method.get("decoupled", False)}
+    parts["faster"] = base != name
     return " ".join([method["method"], *[part for part, has in parts.items() if has]])
 
 

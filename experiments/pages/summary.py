@@ -5,8 +5,8 @@ import tomllib
 from collections.abc import Sequence
 
 from experiments.glue import grid
-from experiments.pages.cells import command_of, in_table
-from experiments.pages.glue import by_seed, bytes_kept, lines_in_table
+from experiments.pages.cells import command_of
+from experiments.pages.glue import by_seed, bytes_kept, lines_in_table, lines_of_faster, rows_of_table
 from experiments.pages.paper import OURS, PAPER
 from experiments.pages.text import Rows, joined, made_by, progress, spread, table
 
@@ -15,7 +15,8 @@ THEIR_SPARSITY = 0.9
 
 
 def summary(model: str) -> str:
-    planned, lines = grid.planned(model), lines_in_table(model)
+    planned, faster = grid.planned(model), lines_of_faster(model)
+    lines = [*lines_in_table(model), *faster]
     means = [by_seed(lines, sparsity, list(planned.tasks)) for sparsity in planned.sparsities]
     reported = _reported(planned.tasks)
     rows: Rows = [
@@ -25,14 +26,15 @@ def summary(model: str) -> str:
             bytes_kept(name, lines),
             reported.get(name, ""),
         ]
-        for name in in_table(model)
+        for name in rows_of_table(model, "table", faster)
         if any(name in mean for mean in means)
     ]
     whole = len(planned.seeds) * len(planned.tasks) * (1 + (len(rows) - 1) * len(planned.sparsities))
     shown = [line for line in lines if line["cell"]["name"] in {row[0] for row in rows}]
+    what = "{table,faster}" if faster else "table"
     head = ["", *[f"{sparsity:.0%}" for sparsity in planned.sparsities], "bytes a weight"]
     head += [f"the paper, {THEIRS}, {THEIR_SPARSITY:.0%}"]
-    return joined(progress(len(shown), whole), table(head, rows), made_by(command_of(model, "table"), shown))
+    return joined(progress(len(shown), whole), table(head, rows), made_by(command_of(model, what), shown))
 
 
 def _reported(tasks: Sequence[str]) -> dict[str, str]:

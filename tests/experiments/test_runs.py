@@ -27,8 +27,9 @@ rmdir "$SEEN/now-$name"
 echo "half a result"
 [[ $name != "${FAILS:-}" ]]
 """
+FORMS = ("gmp", "mgpp", "platon", "recommended", "faster")
 NAMES = {
-    experiment: ["dense", *[f"{form}-{at}" for form in ("gmp", "mgpp", "platon", "recommended") for at in sparsities]]
+    experiment: ["dense", *[f"{form}-{at}" for form in FORMS for at in sparsities]]
     for experiment, sparsities in {
         "squad": (50, 70, 80, 90, 95),
         "cnn_dailymail": (50, 80),
@@ -123,7 +124,8 @@ def test_every_run_is_begun_once_and_no_more_than_asked_at_a_time(call, tmp_path
         assert options.endswith("--epochs 4")  # what is given goes last, and so counts
         sparsity = re.search(r"--sparsity (\S+)", options)
         assert (sparsity and sparsity[1]) == (None if name == "dense" else f"0.{name[-2:]}")
-        assert ("--method" in options) == (not name.startswith("recommended"))
+        assert ("--method" in options) == (not name.startswith(("recommended", "faster")))
+        assert ("lr_power=0" in options) == name.startswith("recommended")
         assert ("spike_var=1e-9" in options) == name.startswith("mgpp")
         assert "--overwrite" in options
         assert "--resume" not in options
@@ -164,7 +166,7 @@ def test_glue_plans_its_cells_and_runs_none_that_is_there(tmp_path):
     words = [str(GLUE / "run.sh"), "minilm", "models", "features", "table2"]
     run = subprocess.run(words, env={**os.environ, **told, **path}, capture_output=True, text=True, timeout=100)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines() == ["minilm, table2:", "48 cells", "0 cells, 48 finished before"]
+    assert run.stdout.splitlines() == ["minilm, table2:", "72 cells", "24 cells, 48 finished before"]
     assert {path.name for path in tmp_path.iterdir()} == {"minilm-choose.jsonl", "minilm-table2.jsonl"}
 
 
