@@ -13,6 +13,7 @@ options_of() {
     dense) own=(--method none) ;;
     faster-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}") ;; # the recommended form with a rate that follows what is left
     recommended-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --set lr_power=0) ;; # and without, as it was once
+    platonfaster-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method platon --set lr_power=0.5) ;;
     mgpp-*) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method mgpp --set spike_var=1e-9 --set slab_var=0.1) ;;
     *) own=(--sparsity "0.${1#*-}" "${ramp[@]}" --method "${1%-*}") ;;
   esac

@@ -12,4 +12,4 @@ all=(--task cnn_dailymail --train-split validation --holdout 0.102334 --source-p
      --epochs 2 --batch-size 32 --lr 5e-4 --precision bf16 --eval-batch-size 128 --beams 8
      --logging-steps 50 --save-steps 100000 --json)
 
-several dense {faster,recommended}-{50,80} platon-{80,50} gmp-{80,50} mgpp-{80,50}
+several dense {faster,recommended,platonfaster}-{50,80} platon-{80,50} gmp-{80,50} mgpp-{80,50}

@@ -10,4 +10,4 @@ given=("${@:4}")
 all=(--task clm --max-length 512 --epochs 3 --batch-size 16 --lr 1e-4 --precision bf16 --eval-batch-size 16
      --logging-steps 50 --save-steps 100000 --json)
 
-several dense {gmp,platon,mgpp,recommended,faster}-{50,70}
+several dense {gmp,platon,mgpp,recommended,faster,platonfaster}-{50,70}

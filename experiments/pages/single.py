@@ -12,6 +12,7 @@ FORMS = {
     "dense": "dense",
     "gmp": "GMP",
     "platon": "PLATON",
+    "platonfaster": "PLATON, faster",
     "mgpp": "MGPP (paper)",
     "recommended": "MGPP recommended",
     "faster": "MGPP recommended, faster",

@@ -11,4 +11,4 @@ given=("${@:4}")
 all=(--task squad --epochs 10 --batch-size 32 --lr 1e-4 --group-by-length --precision bf16 --eval-batch-size 256
      --logging-steps 50 --save-steps 100000 --json)
 
-several dense {faster,recommended,platon,gmp,mgpp}-{90,95,80,70,50}
+several dense {faster,recommended,platonfaster,platon,gmp,mgpp}-{90,95,80,70,50}

@@ -12,4 +12,4 @@ all=(--task xsum --train-split test_partial --eval-split validation_partial --so
      --epochs 12 --batch-size 32 --lr 5e-4 --precision bf16 --eval-batch-size 128 --beams 8
      --logging-steps 50 --save-steps 100000 --json)
 
-several dense {faster,recommended}-{50,80} platon-{50,80} gmp-{50,80} mgpp-{50,80}
+several dense {faster,recommended,platonfaster}-{50,80} platon-{50,80} gmp-{50,80} mgpp-{50,80}

@@ -27,7 +27,7 @@ rmdir "$SEEN/now-$name"
 echo "half a result"
 [[ $name != "${FAILS:-}" ]]
 """
-FORMS = ("gmp", "mgpp", "platon", "recommended", "faster")
+FORMS = ("gmp", "mgpp", "platon", "recommended", "faster", "platonfaster")
 NAMES = {
     experiment: ["dense", *[f"{form}-{at}" for form in FORMS for at in sparsities]]
     for experiment, sparsities in {
