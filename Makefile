@@ -30,7 +30,7 @@ audit: $(READY)
 # nothing, and runs all that a device can change.
 test-gpu:
 	PYTHONPATH=src:. OMP_NUM_THREADS=1 $(PYTHON) -m pytest -p no:cacheprovider --device cuda \
-		tests/test_gpu.py tests/test_faster.py tests/kernels tests/functional tests/methods tests/runtime tests/scale/test_gpu.py
+		tests/test_gpu.py tests/test_adamw.py tests/test_faster.py tests/kernels tests/functional tests/methods tests/runtime tests/scale/test_gpu.py
 
 # torch first and alone: its pinned build must be in place before another package's looser range is read. DeepSpeed by
 # itself in a folder, from which only its own tests import it: wherever it is found, accelerate imports it too.

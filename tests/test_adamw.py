@@ -159,6 +159,56 @@ def test_what_is_changed_between_two_steps_is_seen_as_torchs_sees_it(change, met
         assert torch.equal(runs[1][name] == 0, value == 0), name
 
 
+def test_two_pruners_prune_their_own_weights_each_by_its_method():
+    runs = []
+    for kind in (torch.optim.AdamW, mgpp.AdamW):
+        model = Toy()
+        optimizer, data = kind(model.parameters(), lr=1e-2), batches()
+        methods = {"blocks.0.*": METHODS["decoupled prior"], "blocks.1.*": METHODS["curvature"]}
+        for pattern, method in methods.items():
+            mgpp.Pruner(model, method, total_steps=20, train_size=64, include=[pattern]).attach(optimizer)
+        for _ in range(20):
+            model(**next(data))["loss"].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        runs.append(weights_of(model))
+    for name, value in runs[0].items():
+        torch.testing.assert_close(runs[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_a_run_that_is_finished_after_a_checkpoint_was_loaded_scores_by_that_ones_moments():
+    model = Toy()
+    optimizer, data = mgpp.AdamW(model.parameters(), lr=1e-2), batches()
+    pruner = mgpp.Pruner(model, mgpp.GMP(sparsity=0.5, start=0, end=20, every=20, score="curvature"), total_steps=20)
+    pruner.attach(optimizer)
+    for _ in range(3):
+        model(**next(data))["loss"].backward()
+        optimizer.step()
+    state = optimizer.state_dict()
+    state["state"] = {i: {**each, "exp_avg_sq": each["exp_avg_sq"].flip(0)} for i, each in state["state"].items()}
+    optimizer.load_state_dict(state)
+    scores = {
+        name: (weight.abs() * optimizer.state[weight]["exp_avg_sq"].sqrt()).detach()
+        for name, weight in pruner.targets.items()
+    }
+    pruner.finish()
+    cut = torch.cat([score.flatten() for score in scores.values()]).sort().values[NUM_WEIGHTS // 2]
+    for name, weight in pruner.targets.items():
+        assert torch.equal(weight == 0, scores[name] < cut), name
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_gradients_go_as_torchs_let_them_go(to_none):
+    model = Toy()
+    optimizer = mgpp.AdamW(model.parameters())
+    model(**next(batches()))["loss"].backward()
+    model.head.bias.grad = None
+    optimizer.zero_grad(set_to_none=to_none)
+    grads = [param.grad for param in model.parameters() if param is not model.head.bias]
+    assert all(grad is None if to_none else (grad == 0).all() for grad in grads)
+    assert model.head.bias.grad is None
+
+
 def test_steps_are_counted_past_256_where_half_precision_is_the_default():
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)

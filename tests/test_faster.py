@@ -72,6 +72,18 @@ def test_it_is_what_a_group_of_their_own_with_that_rate_would_do(name, device):
     assert_identical(weights_of(fast), weights_of(by_hand))
 
 
+def test_a_penalty_that_follows_the_rate_follows_that_one(device):
+    runs = []
+    for kind in (torch.optim.AdamW, mgpp.AdamW):
+        model = Toy().to(device)
+        method = mgpp.L2(**RAMP, weight=1e-1, decoupled=True, lr_power=POWER)
+        _, optimizer = start(model, lambda params, kind=kind: kind(params, lr=1e-2), method)
+        train(model, optimizer)
+        runs.append(weights_of(model))
+    for name, value in runs[0].items():
+        torch.testing.assert_close(runs[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
 def test_until_the_ramp_starts_nothing_is_different_and_then_only_the_rate_of_what_is_pruned():
     fast, plain = Toy(), Toy()
     _, optimizer = start(fast, OPTIMIZERS["AdamW"], method_for("AdamW", lr_power=POWER))
@@ -221,10 +233,11 @@ def test_detached_it_leaves_the_optimizer_as_it_was_and_another_may_come(schedul
         assert optimizer.__dict__.get("step") is before
 
 
-def test_a_second_one_on_the_same_optimizer_is_refused():
+@pytest.mark.parametrize("name", ["SGD", "mgpp.AdamW"])
+def test_a_second_one_on_the_same_optimizer_is_refused(name):
     model = Toy()
-    _, optimizer = start(model, OPTIMIZERS["SGD"], method_for("SGD", lr_power=POWER))
-    second = mgpp.Pruner(model, method_for("SGD", lr_power=POWER), total_steps=STEPS, train_size=64)
+    _, optimizer = start(model, OPTIMIZERS[name], method_for(name, lr_power=POWER))
+    second = mgpp.Pruner(model, method_for(name, lr_power=POWER), total_steps=STEPS, train_size=64)
     with pytest.raises(ValueError, match="another pruner with an lr_power is attached to this optimizer"):
         second.attach(optimizer)
 

@@ -53,6 +53,15 @@ class AdamW(torch.optim.Optimizer):
                 self._take(group, together, mine, self._scratch.setdefault((index, turn), {}))
         return loss
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As torch's, which looks at each gradient before it lets it go: two thirds of the host's time for it."""
+        if not set_to_none:
+            super().zero_grad(set_to_none=False)
+            return
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.grad = None
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
         for group in self.param_groups:
@@ -134,6 +143,7 @@ class AdamW(torch.optim.Optimizer):
             eps=group["eps"],
             weight_decay=group["weight_decay"],
             step=int(together.counter.add_(1)),
+            faster=self.plan.faster,
         )
         kernels.adamw_(
             together.locals,

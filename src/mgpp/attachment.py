@@ -48,10 +48,16 @@ class Attachment:
         # DeepSpeed shows only what it steps, turn by turn.
         self.others = [] if held.steps_in_turns else [param for param in trained if param not in self._targets]
 
+    @property
+    def free_plan(self) -> Plan | None:
+        """What the optimizer could take along: nothing for a second pruner, which then acts around its step."""
+        plan = None if self._held.steps_in_turns else getattr(self.optimizer, "plan", None)
+        return None if plan is None or plan.targets else plan
+
     def hook(self, before: Before, after: After, *, reads_gradients: bool) -> None:
         """Call both inside every step, `before` with the scale that the gradients carry; does `after` read them?"""
         self._before, self._after = before, after
-        self.plan = None if self._held.steps_in_turns else getattr(self.optimizer, "plan", None)
+        self.plan = self.free_plan
         if self.plan is not None:
             self.plan.targets, self.plan.reads_gradients = self._targets, reads_gradients
         self._hooks = [
@@ -65,7 +71,7 @@ class Attachment:
             hook.remove()
         if self.plan is not None:
             self.plan.clear()
-            self.plan.targets, self.plan.reads_gradients = frozenset(), False
+            self.plan.targets, self.plan.reads_gradients, self.plan.has_rate = frozenset(), False, False
 
     def _pre_hook(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         # A step that calls its parent class's is one step, and torch may run the hooks around both.

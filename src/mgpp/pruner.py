@@ -160,13 +160,15 @@ class Pruner:
                 f"lr_power={self.schedule.lr_power:g} gives the pruned weights a learning rate of their own, and "
                 f"{held.engine} keeps them in one piece with others: set lr_power=0"
             )
-        if self.schedule.lr_power:
+        if self.schedule.lr_power and (attachment.free_plan is None or not hooks):
             self._rates = Rates(attachment.optimizer, self.targets.values(), guard=hooks)
         self._attachment, self._others = attachment, attachment.others
         if self.survey is not None:
             self.survey.of_parts([span.start for span in held.spans], held.ranks)
         if hooks:
             attachment.hook(self._before_step, self._after_step, reads_gradients=self.recipe.score.reads_gradients)
+        if attachment.plan is not None:
+            attachment.plan.has_rate = self.schedule.lr_power > 0
 
     def _hold(self, optimizer: Any = None) -> Held:
         held = hold(self.targets, optimizer)
@@ -211,8 +213,11 @@ class Pruner:
         alone = self.recipe.penalty is None or (step.plan is not None and step.plan.pull is not None)
         if alone and self.schedule.is_event(step.t):
             self.recipe.select.ahead(step, self.recipe.score, self.schedule.sparsity_at(step.t))
-        if self._rates is not None:
-            self._rates.raise_(self.schedule.learning_rate_factor(step.t))
+        factor = self.schedule.learning_rate_factor(step.t)
+        if step.plan is not None:
+            step.plan.faster = factor
+        elif self._rates is not None:
+            self._rates.raise_(factor)
         elif self.schedule.lr_power:
             raise RuntimeError(
                 f"lr_power={self.schedule.lr_power:g} changes the optimizer's learning rate: call "
@@ -257,6 +262,8 @@ class Pruner:
         """Reach the target exactly at the end of a run that skipped steps; does nothing where it is reached."""
         if self.t >= self.run.total_steps:  # every event was held, and not every method counts to a target
             return
+        if self._attachment is not None and self._attachment.plan is not None:
+            self._attachment.plan.clear()  # the optimizer's state may be another since its last step
         if sum(self.zeros.values()) < self.asked_zeros:
             self._events.prune(self._step(self.t), self.schedule.sparsity)
             self._held.publish(None)

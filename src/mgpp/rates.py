@@ -28,7 +28,7 @@ class Rates:
                 "give it one (Adafactor: relative_step=False), or set lr_power=0"
             )
         other = getattr(optimizer.step, "rates", None)
-        if other is not None and other.is_at_work:
+        if (other is not None and other.is_at_work) or getattr(getattr(optimizer, "plan", None), "has_rate", False):
             raise ValueError(
                 "another pruner with an lr_power is attached to this optimizer: set lr_power=0 in one of them"
             )

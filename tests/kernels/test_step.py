@@ -68,16 +68,32 @@ def step_tensors(dtype, device):
 
 @pytest.mark.parametrize("pull", PULLS.values(), ids=PULLS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_fused_step_is_the_twins(pull, dtype, device):
+@pytest.mark.parametrize("faster", [1.0, 3.0])
+def test_the_fused_step_is_the_twins(pull, dtype, faster, device):
     lists = step_tensors(dtype, device)
     expected = [[tensor.clone() for tensor in tensors_] for tensors_ in lists]
-    plain_adamw.adamw_(*expected, TARGETS, ADAM, pull)
+    adam = replace(ADAM, faster=faster)
+    plain_adamw.adamw_(*expected, TARGETS, adam, pull)
     layout = lay_out("adamw", lists, {})
-    fast_adamw.adamw_(layout, fast_adamw.flags_of(layout, TARGETS, {}), ADAM, pull)
+    fast_adamw.adamw_(layout, fast_adamw.flags_of(layout, TARGETS, {}), adam, pull)
     # Near the half-width an ulp of the log-odds is 2e-6 of g, and v has its square.
     tolerance = {"rtol": 1e-4, "atol": 1e-5} if pull is not None and dtype == torch.float32 else {}
+    if pull is not None and pull.decoupled and dtype == torch.bfloat16:  # the twin rounds between its step and the pull
+        tolerance = {"rtol": 1.6e-2, "atol": 1e-4}
     for index in (0, 2, 3):
         close(lists[index], expected[index], **tolerance)
+
+
+@pytest.mark.parametrize("pull", PULLS.values(), ids=PULLS)
+def test_targets_that_learn_faster_step_as_if_that_were_the_rate_and_the_others_as_ever(pull, device):
+    lists = step_tensors(torch.float32, device)
+    fast, slow = ([[tensor.clone() for tensor in tensors_] for tensors_ in lists] for _ in range(2))
+    plain_adamw.adamw_(*lists, TARGETS, replace(ADAM, faster=3.0), pull)
+    plain_adamw.adamw_(*fast, TARGETS, replace(ADAM, lr=3 * ADAM.lr), pull)
+    plain_adamw.adamw_(*slow, TARGETS, ADAM, pull)
+    for index in (0, 2, 3):
+        expected = [fast[index][i] if target else slow[index][i] for i, target in enumerate(TARGETS)]
+        close(lists[index], expected, rtol=0, atol=0)
 
 
 def test_the_fused_step_makes_no_number_of_a_nan(device):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from mgpp.functional.prior import add_prior_gradient_, shrink_by_prior_
 
 @dataclass(frozen=True, kw_only=True)
 class Adam:
-    """One step's numbers. `step` counts from 1."""
+    """One step's numbers. `step` counts from 1; targets have `faster` times the learning rate of the others."""
 
     lr: float
     beta1: float
@@ -21,6 +21,11 @@ class Adam:
     eps: float
     weight_decay: float
     step: int
+    faster: float = 1.0
+
+    @property
+    def of_targets(self) -> "Adam":
+        return self if self.faster == 1 else replace(self, lr=self.lr * self.faster, faster=1.0)
 
     @property
     def correction1(self) -> float:
@@ -89,19 +94,28 @@ def adamw_(
 ) -> None:
     """One AdamW step on all tensors, in place, with the prior on those that are `targets`. Gradients are not changed
     where the prior is decoupled, and hold the prior's part afterwards where it is coupled."""
-    pulled = [i for i, target in enumerate(targets) if target] if pull is not None else []
+    pulled = [i for i, target in enumerate(targets) if target]
     mine = [weights[i] for i in pulled]
     if pull is not None and not pull.decoupled:
         parts.add_prior_gradient_(mine, [grads[i] for i in pulled], scale=pull.scale, **pull.shape)
-    parts.step_(weights, grads, means, squares, adam)
+    for numbers, those in _by_rate(adam, targets):
+        parts.step_(*[[tensors[i] for i in those] for tensors in (weights, grads, means, squares)], numbers)
     if pull is not None and pull.decoupled:
         count = len(pulled)
         parts.shrink_by_prior_(
             mine,
             [squares[i] for i in pulled],
-            scales=[adam.lr * pull.scale] * count,
+            scales=[adam.of_targets.lr * pull.scale] * count,
             corrections=[adam.correction2] * count,
             eps=[adam.eps] * count,
             most=pull.most,
             **pull.shape,
         )
+
+
+def _by_rate(adam: Adam, targets: Sequence[bool]) -> list[tuple[Adam, list[int]]]:
+    """Who is stepped with which numbers."""
+    if adam.faster == 1:
+        return [(adam, list(range(len(targets))))]
+    each = ((adam.of_targets, True), (adam, False))
+    return [(numbers, [i for i, target in enumerate(targets) if target == mine]) for numbers, mine in each]

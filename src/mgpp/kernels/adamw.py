@@ -63,11 +63,11 @@ def _step(
     return counted
 
 
-@triton.jit(do_not_specialize=["lr", "correction1", "correction2", "scale", "most"])
+@triton.jit(do_not_specialize=["lr_of_others", "lr_of_targets", "correction1", "correction2", "scale", "most"])
 def _adamw_kernel(
     weight_table, grad_table, mean_table, square_table, sizes, first_chunk, tensors, chunks, is_target_table,
-    state, low_at, window,
-    lr, beta1, beta2, eps, decay, correction1, correction2, scale, most, c1, c2, inv_spike, inv_slab,
+    state, low_at, window, lr_of_others, lr_of_targets,
+    beta1, beta2, eps, decay, correction1, correction2, scale, most, c1, c2, inv_spike, inv_slab,
     WEIGHT: tl.constexpr, GRAD: tl.constexpr, MEAN: tl.constexpr, SQUARE: tl.constexpr,
     PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
     LEAST: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
@@ -79,6 +79,7 @@ def _adamw_kernel(
         weights, grads = address(weight_table, tensor, WEIGHT), address(grad_table, tensor, GRAD)
         means, squares = address(mean_table, tensor, MEAN), address(square_table, tensor, SQUARE)
         size, is_target = tl.load(sizes + tensor), tl.load(is_target_table + tensor) != 0
+        lr = tl.where(is_target, lr_of_targets, lr_of_others)
         start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
         for span in range(0, CHUNK, SPAN):
             packed = nothing_packed(NARROW, BLOCK)
@@ -133,7 +134,8 @@ def adamw_(
         counters = (selection.state, selection.low, selection.window) if selection is not None else (table.sizes,) * 3
         _adamw_kernel[(table.programs(),)](
             *group.addresses, table.sizes, table.first_chunk, len(group.indices), table.chunks, is_target, *counters,
-            adam.lr, adam.beta1, adam.beta2, adam.eps, adam.weight_decay, adam.correction1, adam.correction2,
+            adam.lr, adam.of_targets.lr, adam.beta1, adam.beta2, adam.eps, adam.weight_decay,
+            adam.correction1, adam.correction2,
             0.0 if pull is None else pull.scale, math.inf if pull is None else pull.most, c1, c2,
             0.0 if pull is None else 1 / pull.spike_var, 0.0 if pull is None else 1 / pull.slab_var,
             WEIGHT=TRITON[dtypes[0]], GRAD=TRITON[dtypes[1]], MEAN=TRITON[dtypes[2]], SQUARE=TRITON[dtypes[3]],

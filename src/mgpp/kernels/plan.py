@@ -31,7 +31,8 @@ class Stepped:
 
 @dataclass
 class Plan:
-    """The next step's extra work: the prior's pull on `targets`, and a count of their scores.
+    """The next step's extra work: the prior's pull on `targets`, a count of their scores, and `faster` times the
+    learning rate for them, if the pruner `has_rate` at all.
 
     `reads_gradients`: the pruner looks at the gradients after the step. A launch that adds the prior's to them as it
     goes leaves none of it there, so a coupled prior must not be asked of it. `stepped` is the optimizer's answer.
@@ -39,13 +40,15 @@ class Plan:
 
     targets: frozenset[Tensor] = frozenset()
     reads_gradients: bool = False
+    has_rate: bool = False
     pull: Pull | None = None
     count: Count | None = None
+    faster: float = 1.0
     stepped: list[Stepped] = field(default_factory=list)
     _known: "tuple[list[Sequence[Tensor]], _Squares | None]" = field(default_factory=lambda: ([], None))
 
     def clear(self) -> None:
-        self.pull, self.count = None, None
+        self.pull, self.count, self.faster = None, None, 1.0
         self.stepped.clear()
 
     def moments_of(self, weights: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]] | None:

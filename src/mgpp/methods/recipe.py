@@ -117,7 +117,8 @@ class Step:
     def learning_rates(self, weights: Sequence[Tensor]) -> list[float]:
         if self.optimizer is None:
             raise RuntimeError("this method follows the learning rate: call pruner.attach(optimizer)")
-        return [float(self.group_of(weight)["lr"]) for weight in weights]
+        faster = 1.0 if self.plan is None else self.plan.faster
+        return [float(self.group_of(weight)["lr"]) * faster for weight in weights]
 
 
 class Penalty(Protocol):
