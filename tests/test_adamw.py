@@ -123,6 +123,13 @@ def in_two_groups(optimizer, param):
     optimizer.param_groups.append({**first, "params": [param], "lr": 3e-2})
 
 
+def in_another_place(optimizer, param):
+    params = optimizer.param_groups[0]["params"]
+    here = next(i for i, other in enumerate(params) if other is param)
+    there = next(i for i, other in enumerate(params) if other is not param and other.shape == param.shape)
+    params[here], params[there] = params[there], params[here]
+
+
 CHANGES = {
     "nothing": lambda optimizer, param: None,
     "a gradient is gone": lambda optimizer, param: setattr(param, "grad", None),
@@ -134,6 +141,7 @@ CHANGES = {
     "all states are in another dict": new_states,
     "a checkpoint was loaded": lambda optimizer, param: optimizer.load_state_dict(optimizer.state_dict()),
     "a weight has a group of its own": in_two_groups,
+    "two weights have changed places": in_another_place,
 }
 
 
@@ -157,6 +165,18 @@ def test_what_is_changed_between_two_steps_is_seen_as_torchs_sees_it(change, met
     for name, value in runs[0].items():
         torch.testing.assert_close(runs[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
         assert torch.equal(runs[1][name] == 0, value == 0), name
+
+
+def test_a_pruner_that_comes_later_finds_its_weights():
+    runs = []
+    for kind in (torch.optim.AdamW, mgpp.AdamW):
+        model = Toy()
+        optimizer = kind(model.parameters(), lr=1e-2)
+        train(model, optimizer, None, steps=5)
+        train(model, optimizer, METHODS["decoupled prior"])
+        runs.append(weights_of(model))
+    for name, value in runs[0].items():
+        torch.testing.assert_close(runs[1][name], value, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_two_pruners_prune_their_own_weights_each_by_its_method():

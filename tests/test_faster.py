@@ -72,6 +72,35 @@ def test_it_is_what_a_group_of_their_own_with_that_rate_would_do(name, device):
     assert_identical(weights_of(fast), weights_of(by_hand))
 
 
+def test_weights_that_change_their_group_have_that_ones_rate():
+    model = Toy()
+    pruner, optimizer = start(model, OPTIMIZERS["AdamW"], method_for("AdamW", lr_power=POWER))
+    first, second = model.blocks[0][0].weight, model.blocks[1][2].weight
+    seen: list[dict[int, float]] = []
+    optimizer.register_step_pre_hook(
+        lambda optimizer, *_: seen.append(
+            {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+        )
+    )
+
+    def move(t: int) -> None:
+        """First one goes into a group of its own, then another follows it."""
+        if t == 9:
+            optimizer.param_groups.append({**optimizer.param_groups[0], "lr": 1e-3})
+        if t in (9, 15):
+            alone = [first] if t == 9 else [first, second]
+            optimizer.param_groups[1]["params"] = alone
+            others = [param for param in model.parameters() if all(param is not one for one in alone)]
+            optimizer.param_groups[0]["params"] = others
+
+    train(model, optimizer, after=move)
+    raised = [pruner.schedule.learning_rate_factor(t) for t in range(1, STEPS + 1)]
+    for weight, since in ((first, 9), (second, 15)):
+        rates = [(1e-3 if t >= since else 1e-2) * factor for t, factor in enumerate(raised)]
+        assert [step[id(weight)] for step in seen] == pytest.approx(rates)
+    assert {step[id(model.head.weight)] for step in seen} == {1e-2}
+
+
 def test_a_penalty_that_follows_the_rate_follows_that_one(device):
     runs = []
     for kind in (torch.optim.AdamW, mgpp.AdamW):
