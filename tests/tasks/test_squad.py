@@ -51,6 +51,14 @@ def test_windows_are_counted_and_an_oracle_answers_all_of_them(tiny_bert, tmp_pa
     )
 
 
+@pytest.mark.parametrize(("version", "is_told"), [("0.23.2", True), ("0.23.3", False), ("0.22.2", False)])
+def test_a_tokenizer_that_loses_the_end_of_a_text_is_told_of(tiny_bert, tmp_path, monkeypatch, version, is_told):
+    monkeypatch.setattr("tokenizers.__version__", version)
+    notes = task_of(tiny_bert, questions(20, words=40), tmp_path, holdout=0.5).notes
+    told = [note for note in notes if "install 0.23.3" in note]
+    assert [note.startswith(f"tokenizers {version} leaves") for note in told] == [True] * is_told
+
+
 def test_the_default_length_is_squads(tiny_bert, tmp_path):
     data = write_jsonl(tmp_path / "rows.jsonl", questions(4))
     with pytest.raises(ValueError, match="max_length=384 is more than the 128 tokens that the model"):

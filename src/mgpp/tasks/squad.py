@@ -15,7 +15,7 @@ from mgpp.tasks.rows import find_evaluation, find_parts, scored_on
 from mgpp.tasks.source import Source
 from mgpp.tasks.spans import best_spans, choose_answer
 from mgpp.tasks.task import Task, TaskKind
-from mgpp.tasks.windows import answer_positions, check_windows, make_windows
+from mgpp.tasks.windows import answer_positions, check_windows, lost_text, make_windows
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -158,7 +158,11 @@ class _Build:
             metric="f1",
             preprocess_logits=_keep_positions,
             pipeline_tag="question-answering",
-            notes=(f"windows of {source.max_length} tokens that share {source.doc_stride}: {', '.join(told)}", note),
+            notes=(
+                f"windows of {source.max_length} tokens that share {source.doc_stride}: {', '.join(told)}",
+                *filter(None, [lost_text()]),
+                note,
+            ),
         )
 
     def _load(self) -> PreTrainedModel:

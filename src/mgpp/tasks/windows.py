@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+import tokenizers
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 OUTSIDE = (-1, -1)
+LOSING = ("0.23.1", "0.23.2")  # versions of tokenizers: huggingface/tokenizers#2091
 
 
 def check_windows(
@@ -23,6 +25,15 @@ def check_windows(
                     f"max_length={max_length} for the context, and windows overlap by doc_stride={doc_stride}: raise "
                     "max_length, lower doc_stride, or shorten the question"
                 )
+
+
+def lost_text() -> str | None:
+    """What to tell of a version that may end a long context's windows before its end."""
+    if tokenizers.__version__ not in LOSING:
+        return None
+    return (
+        f"tokenizers {tokenizers.__version__} leaves the ends of some long texts out of their windows: install 0.23.3"
+    )
 
 
 def make_windows(
