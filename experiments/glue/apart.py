@@ -1,7 +1,8 @@
-"""How far two rows of Table 1 are apart: the mean of the differences seed by seed, ± its standard error, in points.
+"""How far two rows of Table 1 or 2 are apart: the mean of the differences seed by seed, ± its standard error, in points.
 
 python experiments/glue/apart.py MODEL NAME RIVAL        such as: mpnet-base 'MGPP recommended' PLATON
 python experiments/glue/apart.py MODEL STUDY/NAME RIVAL  a row of a study: minilm 'taught/MGPP recommended' dense
+python experiments/glue/apart.py MODEL table2/NAME RIVAL a row of Table 2: minilm table2/PLATON faster2/PLATON
 """
 
 import sys
@@ -18,7 +19,8 @@ from experiments.pages.seeds import apart
 def differences(model: str, name: str, rival: str) -> list[str]:
     """At every sparsity over all tasks, on each alone, and without each."""
     lines = _row(model, name) + _row(model, rival)
-    planned = grid.planned(model)
+    is_second = any(line["cell"]["task"] in grid.TABLES["table2"].tasks for line in lines)
+    planned = grid.planned(model, "table2" if is_second else "table")
     parts = {"all tasks": list(planned.tasks)}
     parts |= {LABELS[task]: [task] for task in planned.tasks}
     parts |= {f"without {LABELS[task]}": [each for each in planned.tasks if each != task] for task in planned.tasks}

@@ -10,7 +10,9 @@ from mgpp.survey import Look
 
 Record = dict[str, Any]
 
-TOGETHER = 8  # events of a GPU whose numbers are looked at in one go: one by one they take the host three times as long
+TOGETHER = (
+    8  # events of a GPU whose numbers are looked at in one go: one by one they take the host more than twice as long
+)
 
 
 class Account:

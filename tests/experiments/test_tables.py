@@ -160,12 +160,17 @@ def test_a_step_has_the_time_of_the_benchmarks_side(results, tmp_path, monkeypat
     sides = {"plain": 1.0, "plain, mgpp.AdamW": 2.0, "gmp": 3.0, "mgpp curvature decoupled, mgpp.AdamW": 4.0}
     measured = {"command": "mgpp bench", **MADE_ON, "rows": [{"name": n, "device_ms": ms} for n, ms in sides.items()]}
     (tmp_path / "steps.json").write_text(json.dumps([{}, measured]))
-    monkeypatch.setattr(glue, "STEPS", tmp_path / "steps.json")
+    later = [{"name": name, "device_ms": 9.0} for name in ("gmp", "mgpp curvature decoupled faster, mgpp.AdamW")]
+    (tmp_path / "later.json").write_text(json.dumps([{**measured, "command": "mgpp bench again", "rows": later}]))
+    monkeypatch.setattr(glue, "STEPS", (tmp_path / "steps.json", tmp_path / "later.json"))
     write(results, "table", [line_of(cell, 0.6) for cell in choose(results)])
+    write(results, "faster", [line_of(cell, 0.6) for cell in studies.faster("minilm")])
     text = MAKERS["table1"]("minilm")
     expected = {"dense": "2.0", "GMP": "3.0", "MGPP curvature": "4.0", "MGPP recommended + teacher": "", "oBERT": ""}
+    expected |= {"MGPP recommended, faster": "9.0", "PLATON, faster": ""}
     assert {name: row_of(text, name)[-1] for name in expected} == expected
     assert "ms a step: `mgpp bench`" in text
+    assert "of what it does not name: `mgpp bench again`" in text
 
 
 @pytest.mark.parametrize("name", ["dense", *grid.METHODS])
@@ -468,6 +473,10 @@ def test_two_rows_of_the_table_are_apart_on_all_tasks_on_each_and_without_each(r
     write(results, "patient", [line_of(cell, 0.4) for cell in studies.patient("minilm") if cell["task"] == "sst2"])
     told = differences("minilm", "patient/dense", "L2")
     assert [line for line in told if line.startswith("90%") and "not run" not in line] == ["90%, SST-2: -20.0 ± 0.0"]
+    write(results, "table2", [line_of(cell, 0.5 + cell["seed"] / 100) for cell in choose(results, "table2")])
+    write(results, "faster2", [line_of(cell, 0.6 + cell["seed"] / 100) for cell in studies.faster2("minilm")])
+    told = differences("minilm", "faster2/PLATON", "table2/PLATON")
+    assert told[:2] == ["90%, all tasks: +10.0 ± 0.0", "90%, MNLI: +10.0 ± 0.0"]
 
 
 def test_variations_stand_beside_the_recommended_form(results):
