@@ -1,4 +1,4 @@
-"""How far two rows of Table 1 or 2 are apart: the mean of the differences seed by seed, ± its standard error, in points.
+"""How far two rows of Table 1 or 2 are apart: the mean of the differences seed by seed, ± its standard error.
 
 python experiments/glue/apart.py MODEL NAME RIVAL        such as: mpnet-base 'MGPP recommended' PLATON
 python experiments/glue/apart.py MODEL STUDY/NAME RIVAL  a row of a study: minilm 'taught/MGPP recommended' dense

@@ -125,7 +125,8 @@ def test_every_run_is_begun_once_and_no_more_than_asked_at_a_time(call, tmp_path
         sparsity = re.search(r"--sparsity (\S+)", options)
         assert (sparsity and sparsity[1]) == (None if name == "dense" else f"0.{name[-2:]}")
         assert ("--method" in options) == (not name.startswith(("recommended", "faster")))
-        assert ("lr_power=0" in options) == name.startswith("recommended")
+        rate = re.search(r"lr_power=(\S+)", options)
+        assert (rate and rate[1]) == {"recommended": "0", "platonfaster": "0.5"}.get(name.partition("-")[0])
         assert ("spike_var=1e-9" in options) == name.startswith("mgpp")
         assert "--overwrite" in options
         assert "--resume" not in options
