@@ -10,9 +10,8 @@ from mgpp.survey import Look
 
 Record = dict[str, Any]
 
-TOGETHER = (
-    8  # events of a GPU whose numbers are looked at in one go: one by one they take the host more than twice as long
-)
+# Events of a GPU whose numbers are looked at in one go: one by one they take the host more than twice as long.
+TOGETHER = 8
 
 
 class Account:

@@ -118,4 +118,5 @@ def _by_rate(adam: Adam, targets: Sequence[bool]) -> list[tuple[Adam, list[int]]
     if adam.faster == 1:
         return [(adam, list(range(len(targets))))]
     each = ((adam.of_targets, True), (adam, False))
-    return [(numbers, [i for i, target in enumerate(targets) if target == mine]) for numbers, mine in each]
+    found = [(numbers, [i for i, target in enumerate(targets) if target == mine]) for numbers, mine in each]
+    return [(numbers, those) for numbers, those in found if those]
