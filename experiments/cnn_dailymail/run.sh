@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# CNN/DailyMail: dense; GMP, PLATON, the paper's MGPP and MGPP as recommended at 50 and 80%. A few at a time on one device,
-# and those that are done already not again:
+# CNN/DailyMail: dense; GMP, PLATON, the paper's MGPP and MGPP as recommended at 50 and 80%, PLATON and the last also with a
+# learning rate that follows what is left ("faster"). A few at a time on one device, and those that are done already not again:
 #   [AT_ONCE=4] run.sh MODEL DATA OUT [options of mgpp prune for all]
 # DATA is the validation split alone (13,368 rows): 12,000 to train on and 1,368 held out, by seed 0, to be scored on.
 # The settings are a first guess for flan-T5-small, not tuned.

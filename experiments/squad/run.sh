@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# SQuAD v1.1: dense; GMP, PLATON, the paper's MGPP and MGPP as recommended at 50 to 95%. A few at a time on one device, and
-# those that are done already not again:
+# SQuAD v1.1: dense; GMP, PLATON, the paper's MGPP and MGPP as recommended at 50 to 95%, PLATON and the last also with a
+# learning rate that follows what is left ("faster"). A few at a time on one device, and those that are done already not again:
 #   [AT_ONCE=4] run.sh MODEL DATA OUT [options of mgpp prune for all]
 # DATA holds train.* and validation.*, or says which split to train on: --train-split train_partial.
 # The learning rate and the ramp are those that the six-layer MiniLM was measured with on GLUE; they are not tuned here.

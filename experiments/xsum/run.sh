@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# XSum: dense; GMP, PLATON, the paper's MGPP and MGPP as recommended at 50 and 80%. A few at a time on one device, and those
-# that are done already not again:
+# XSum: dense; GMP, PLATON, the paper's MGPP and MGPP as recommended at 50 and 80%, PLATON and the last also with a learning
+# rate that follows what is left ("faster"). A few at a time on one device, and those that are done already not again:
 #   [AT_ONCE=4] run.sh MODEL DATA OUT [options of mgpp prune for all]
 # DATA is parts of two splits: 1,927 rows of the test split to train on, 999 of the validation split to be scored on.
 # The settings are those of ../cnn_dailymail, with as many steps; they are not tuned here.
