@@ -1,9 +1,12 @@
 """Numbers of events are told in their order, once, and no later than asked."""
 
 import pytest
+import torch
 
+import mgpp
 from mgpp.account import TOGETHER, Account
 from mgpp.functional.select import Cut
+from tests.toy import Toy, batches
 
 
 class Travelling:
@@ -67,3 +70,37 @@ def test_one_that_does_not_arrive_holds_up_no_later_ones_for_ever(account, told)
     late.arrived = True
     account.add({"step": 2 * TOGETHER}, late, None)
     assert told == list(range(2 * TOGETHER + 1))
+
+
+def test_at_the_end_of_a_run_all_is_told_and_before_it_what_has_arrived_is_for_who_asks(monkeypatch):
+    monkeypatch.setattr("mgpp.account.TOGETHER", 100)
+    heard: list[int] = []
+    model = Toy()
+    method = mgpp.GMP(sparsity=0.5, start=1, end=9, every=2)
+    pruner = mgpp.Pruner(model, method, total_steps=10, on_record=lambda record: heard.append(record["step"]))
+    monkeypatch.setattr(pruner._account, "add", late(pruner._account))
+    optimizer, data = torch.optim.SGD(model.parameters(), lr=1e-2), batches()
+    pruner.attach(optimizer)
+    for t in range(1, 11):
+        model(**next(data))["loss"].backward()
+        optimizer.step()
+        if t == 4:
+            assert heard == []
+            assert pruner.last_record["step"] == 4
+            assert heard == [2, 4]
+    assert heard == [2, 4, 6, 8, 10]
+
+
+def test_a_run_that_is_finished_early_has_told_all(monkeypatch):
+    heard: list[int] = []
+    pruner = mgpp.Pruner(
+        Toy(), mgpp.GMP(sparsity=0.5), total_steps=10, on_record=lambda record: heard.append(record["step"])
+    )
+    monkeypatch.setattr(pruner._account, "add", late(pruner._account))
+    pruner.finish()
+    assert heard == [0]
+
+
+def late(account: Account):
+    """What it does where the first numbers had not arrived when they were looked at."""
+    return lambda *told: account._waiting.append(told)

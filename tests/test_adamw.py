@@ -1,9 +1,15 @@
 """mgpp.AdamW is torch's AdamW that knows of the pruner."""
 
+import copy
+import gc
+import pickle
+import weakref
+
 import pytest
 import torch
 
 import mgpp
+from mgpp import kernels
 from tests.toy import NUM_WEIGHTS, Toy, assert_identical, batches, weights_of
 
 RAMP = {"sparsity": 0.75, "start": 4, "end": 14, "every": 3}
@@ -50,11 +56,116 @@ def test_its_checkpoint_is_torchs():
     other = Toy()
     other.load_state_dict(model.state_dict())
     torchs = torch.optim.AdamW(other.parameters(), lr=1e-2)
-    torchs.load_state_dict(optimizer.state_dict())
+    torchs.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # else they would share their moments
     back = mgpp.AdamW(Toy().parameters(), lr=1e-2)
     back.load_state_dict(torchs.state_dict())
     for mine, theirs in zip(optimizer.state.values(), back.state.values(), strict=True):
         assert_identical(mine, theirs)
+    train(other, torchs, None, steps=3)
+    train(model, optimizer, None, steps=3)
+    assert {float(state["step"]) for state in torchs.state.values()} == {8.0}
+    for name, value in weights_of(other).items():
+        torch.testing.assert_close(weights_of(model)[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("setting", ["amsgrad", "maximize"])
+def test_a_checkpoint_of_a_form_that_it_has_not_is_refused(setting):
+    model = Toy()
+    torchs = torch.optim.AdamW(model.parameters(), **{setting: True})
+    with pytest.raises(ValueError, match=f"{setting}=True, which mgpp.AdamW cannot do"):
+        mgpp.AdamW(model.parameters()).load_state_dict(torchs.state_dict())
+
+
+def through_bytes(optimizer):
+    return pickle.loads(pickle.dumps(optimizer))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, through_bytes])
+def test_a_copy_of_it_goes_on_as_it_would(copied):
+    model, other = Toy(), Toy()
+    optimizer = mgpp.AdamW(model.parameters(), lr=1e-2)
+    train(model, optimizer, None, steps=3)
+    twin = copied(optimizer)
+    params = [param for group in twin.param_groups for param in group["params"]]
+    for mine, param in zip(other.parameters(), params, strict=True):
+        mine.data = param.data  # the copy has parameters of its own
+    for step in range(2):
+        for mine, param in zip(model.parameters(), params, strict=True):
+            mine.grad, param.grad = torch.full_like(mine, step + 0.5), torch.full_like(mine, step + 0.5)
+        optimizer.step()
+        twin.step()
+    assert_identical(weights_of(model), weights_of(other))
+
+
+def test_it_holds_no_moments_that_are_not_its_own_any_more():
+    model = Toy()
+    optimizer = mgpp.AdamW(model.parameters(), lr=1e-2)
+    pruner = train(model, optimizer, mgpp.GMP(sparsity=0.5, start=1, end=4, every=1, score="curvature"), steps=6)
+    old = [weakref.ref(state["exp_avg_sq"]) for state in optimizer.state.values()]
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    gc.collect()
+    assert not any(one() is not None for one in old)
+    train(model, optimizer, None, steps=2)
+    old = [weakref.ref(state["exp_avg_sq"]) for state in optimizer.state.values()]
+    pruner.detach()
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    gc.collect()
+    assert not any(one() is not None for one in old)
+
+
+def test_weights_that_are_not_the_optimizers_are_not_held_on_to():
+    plan = kernels.Plan()
+    plan.stepped.append(kernels.Stepped([torch.zeros(2)], [torch.ones(2)], 0.5))
+    part = torch.zeros(2)
+    gone = weakref.ref(part)
+    assert plan.moments_of([part]) is None
+    del part
+    assert gone() is None
+
+
+def test_a_weight_in_float64_is_stepped_in_float64():
+    ours, theirs = Toy().double(), Toy().double()
+    for model, kind in ((ours, mgpp.AdamW), (theirs, torch.optim.AdamW)):
+        optimizer, data = kind(model.parameters(), lr=1e-2), batches()
+        for _ in range(10):
+            batch = next(data)
+            model(x=batch["x"].double(), labels=batch["labels"])["loss"].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    for name, value in weights_of(theirs).items():
+        torch.testing.assert_close(weights_of(ours)[name], value, rtol=1e-12, atol=1e-14, msg=name)
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_sparse_gradient_is_refused_before_anything_moves(steps):
+    weights = [torch.nn.Parameter(torch.ones(4, 2)) for _ in range(2)]
+    optimizer = mgpp.AdamW([{"params": [weight]} for weight in weights])
+    for _ in range(steps):
+        for weight in weights:
+            weight.grad = torch.ones(4, 2)
+        optimizer.step()
+    before = [weight.detach().clone() for weight in weights]
+    weights[0].grad, weights[1].grad = torch.ones(4, 2), torch.ones(4, 2).to_sparse()
+    with pytest.raises(RuntimeError, match="takes no sparse gradients"):
+        optimizer.step()
+    assert all(torch.equal(weight, was) for weight, was in zip(weights, before, strict=True))
+    assert {float(state["step"]) for state in optimizer.state.values()} <= {0.0, float(steps)}
+
+
+def test_complex_parameters_are_refused():
+    weight = torch.nn.Parameter(torch.ones(3, dtype=torch.complex64))
+    weight.grad = torch.ones_like(weight)
+    with pytest.raises(RuntimeError, match="takes no complex parameters"):
+        mgpp.AdamW([weight]).step()
+
+
+def test_what_others_keep_in_its_state_is_let_be():
+    model = Toy()
+    optimizer = mgpp.AdamW(model.parameters(), lr=1e-2)
+    model.head.weight.requires_grad_(False)
+    optimizer.state[model.head.weight]["ema"] = torch.ones(1)
+    train(model, optimizer, None, steps=3)
+    assert optimizer.state[model.head.weight].keys() == {"ema"}
 
 
 def test_detaching_leaves_a_plain_optimizer():
@@ -112,6 +223,15 @@ def forget_one(optimizer, param):
     del optimizer.state[param]
 
 
+def exchange_states(optimizer, param):
+    """So that all that is kept stands in the same order as before, and belongs to others."""
+    other = next(each for each in optimizer.state if each is not param and each.shape == param.shape)
+    states = list(optimizer.state.values())
+    keys = [{param: other, other: param}.get(key, key) for key in optimizer.state]
+    optimizer.state.clear()
+    optimizer.state.update(zip(keys, states, strict=True))
+
+
 def new_states(optimizer, param):
     optimizer.state = type(optimizer.state)(dict, {key: dict(value) for key, value in optimizer.state.items()})
     replace_moment(optimizer, param, "exp_avg")
@@ -137,6 +257,7 @@ CHANGES = {
     "a weight lies elsewhere": lambda optimizer, param: moved(param),
     "a moment lies elsewhere": lambda optimizer, param: moved(optimizer.state[param]["exp_avg_sq"]),
     "a moment is another tensor": replace_moment,
+    "two weights have each other's state": exchange_states,
     "a weight has no state any more": forget_one,
     "all states are in another dict": new_states,
     "a checkpoint was loaded": lambda optimizer, param: optimizer.load_state_dict(optimizer.state_dict()),

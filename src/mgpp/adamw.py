@@ -33,10 +33,7 @@ class AdamW(torch.optim.Optimizer):
         if not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"betas={betas}: both lie in [0, 1)")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-        self.plan = kernels.Plan()
-        self._scratch: dict[tuple[int, int], dict[str, Any]] = {}
-        self._known: dict[int, tuple[_Signs, list[_Together]]] = {}
-        self._seen: list[Any] = []
+        self._forget()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -46,10 +43,16 @@ class AdamW(torch.optim.Optimizer):
                 loss = closure()
         self.plan.stepped.clear()
         states = self._states()
+        grads = [[param.grad for param in group["params"]] for group in self.param_groups]  # each makes an object: once
+        # All before any of them moves: a gradient that cannot be taken is refused here.
+        found = [
+            self._together(index, group["params"], grads[index], states)
+            for index, group in enumerate(self.param_groups)
+        ]
         for index, group in enumerate(self.param_groups):
-            grads = [param.grad for param in group["params"]]  # once: each call makes an object
-            for turn, together in enumerate(self._together(index, group["params"], grads, states)):
-                mine = grads if len(together.params) == len(grads) else [grads[i] for i in together.places]
+            for turn, together in enumerate(found[index]):
+                all_of_them = len(together.params) == len(grads[index])
+                mine = grads[index] if all_of_them else [grads[index][i] for i in together.places]
                 self._take(group, together, mine, self._scratch.setdefault((index, turn), {}))
         return loss
 
@@ -62,7 +65,20 @@ class AdamW(torch.optim.Optimizer):
             for param in group["params"]:
                 param.grad = None
 
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, where each parameter has a counter of its own: its AdamW counts in all of them."""
+        told = super().state_dict()
+        for key, state in told["state"].items():
+            if isinstance(state, dict) and isinstance(state.get("step"), Tensor):
+                told["state"][key] = {**state, "step": state["step"].clone()}
+        return told
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for name in ("amsgrad", "maximize"):
+            if any(group.get(name) for group in state_dict["param_groups"]):
+                raise ValueError(
+                    f"the checkpoint has {name}=True, which mgpp.AdamW cannot do: go on with torch's AdamW"
+                )
         super().load_state_dict(state_dict)
         for group in self.param_groups:
             shared: dict[float, Tensor] = {}
@@ -70,6 +86,18 @@ class AdamW(torch.optim.Optimizer):
                 if self.state[param]:
                     count = float(self.state[param]["step"])
                     self.state[param]["step"] = shared.setdefault(count, torch.tensor(count, dtype=torch.float32))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A checkpoint is loaded, or this is a copy: nothing that was known holds."""
+        super().__setstate__(state)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.plan: kernels.Plan = self.__dict__.get("plan") or kernels.Plan()  # a pruner has it too
+        self.plan.forget()
+        self._scratch: dict[tuple[int, int], dict[str, Any]] = {}
+        self._known: dict[int, tuple[_Signs, list[_Together]]] = {}
+        self._seen: list[Any] = []
 
     def _together(
         self, index: int, params: Sequence[Tensor], grads: Sequence[Any], states: list[Any]
@@ -79,16 +107,20 @@ class AdamW(torch.optim.Optimizer):
         This runs at every step, over hundreds of tensors, and what takes the host longest is to follow pointers into
         cold memory: who they are is asked anew only when something that `_find` reads has become another object.
         """
-        now = _Signs([grad is not None for grad in grads], self.plan.targets, _locals(params), states)
+        moving = [grad is not None and not grad.is_sparse for grad in grads]
+        now = _Signs(moving, self.plan.targets, _locals(params), states)
         known = self._known.get(index)
         if known is None or not now.are(known[0]):
-            found = self._find(params, now.moving)
+            self.plan.forget()
+            self._known = {key: value for key, value in self._known.items() if key < len(self.param_groups)}
+            _refuse(params, grads)
+            found = self._find(params, moving)
             known = self._known[index] = (replace(now, states=self._states()), found)  # some may be new
         return known[1]
 
     def _states(self) -> list[Any]:
-        """Whatever is kept for whichever parameter; the same list as long as it is the same."""
-        states = [*chain.from_iterable(map(dict.values, self.state.values()))]
+        """Whatever is kept, and for which parameters; the same list as long as it is the same."""
+        states = [*self.state, *chain.from_iterable(map(dict.values, self.state.values()))]
         if not _are(states, self._seen):
             self._seen = states
         return self._seen
@@ -98,7 +130,7 @@ class AdamW(torch.optim.Optimizer):
         lies on the CPU, as in torch's AdamW, so reading it waits for no device."""
         places = {param: i for i, param in enumerate(params) if moving[i]}
         # Those of other groups, too: a step may be taken with other groups than the state was loaded with.
-        left_behind = {id(state["step"]) for param, state in self.state.items() if state and param not in places}
+        left_behind = {id(state.get("step")) for param, state in self.state.items() if param not in places}
         fresh = torch.zeros((), dtype=torch.float32)
         by_counter: dict[int, dict[Tensor, int]] = {}
         for param, place in places.items():
@@ -125,9 +157,6 @@ class AdamW(torch.optim.Optimizer):
     def _state_of(self, param: Tensor, counter: Tensor) -> dict[str, Any]:
         state = self.state[param]
         if not state:
-            assert param.grad is not None
-            if param.grad.is_sparse:
-                raise RuntimeError("AdamW takes no sparse gradients: use torch.optim.SparseAdam for that embedding")
             state["step"] = counter
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(param), torch.zeros_like(param)
         return state
@@ -162,6 +191,13 @@ class AdamW(torch.optim.Optimizer):
 def _locals(tensors: Sequence[Any]) -> list[Tensor]:
     """Of DTensors (FSDP2) the parts that lie in this process; any other tensors themselves."""
     return [getattr(tensor, "_local_tensor", tensor) for tensor in tensors]
+
+
+def _refuse(params: Sequence[Tensor], grads: Sequence[Any]) -> None:
+    if any(grad is not None and grad.is_sparse for grad in grads):
+        raise RuntimeError("AdamW takes no sparse gradients: use torch.optim.SparseAdam for that embedding")
+    if any(param.is_complex() for param in params):
+        raise RuntimeError("mgpp.AdamW takes no complex parameters: use torch.optim.AdamW for them")
 
 
 def _are(these: Sequence[Any], those: Sequence[Any]) -> bool:

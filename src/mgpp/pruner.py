@@ -256,6 +256,8 @@ class Pruner:
             self._held.publish(turn)
         elif self.survey is not None and self.t in self.survey.steps:
             self._events.look_around(self._step(self.t))
+        if self.t == self.run.total_steps:
+            self._account.settle(wait=True)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -267,6 +269,7 @@ class Pruner:
         if sum(self.zeros.values()) < self.asked_zeros:
             self._events.prune(self._step(self.t), self.schedule.sparsity)
             self._held.publish(None)
+        self._account.settle(wait=True)
 
     def _step(self, t: int, grad_scale: float | Tensor = 1.0, turn: Turn | None = None) -> Step:
         some = None if turn is None or len(turn.indices) == len(self.targets) else turn.indices
@@ -292,7 +295,8 @@ class Pruner:
 
     @property
     def last_record(self) -> Record | None:
-        """Of the newest event that has been told."""
+        """Of the newest event whose numbers have arrived."""
+        self._account.settle(wait=False)
         return self._account.last_record
 
     @property

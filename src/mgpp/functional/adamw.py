@@ -52,6 +52,11 @@ class Pull:
         return {"slab_prob": self.slab_prob, "spike_var": self.spike_var, "slab_var": self.slab_var}
 
 
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """What is computed of numbers of this dtype has at least float32."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def step_(
     weights: Sequence[Tensor],
     grads: Sequence[Tensor],
@@ -64,9 +69,10 @@ def step_(
         for weight, grad, mean, square in chunks(*tensors):
             mean.lerp_(grad.to(mean.dtype), 1 - adam.beta1)
             square.mul_(adam.beta2).addcmul_(grad, grad, value=1 - adam.beta2)
-            spread = square.float().div(adam.correction2).sqrt_().add_(adam.eps)
-            update = torch.div(mean.float(), spread, out=spread).mul_(adam.lr / adam.correction1)
-            weight.copy_(weight.float().mul(1 - adam.lr * adam.weight_decay).sub_(update))
+            dtype = wide(weight.dtype)
+            spread = square.to(dtype).div(adam.correction2).sqrt_().add_(adam.eps)
+            update = torch.div(mean.to(dtype), spread, out=spread).mul_(adam.lr / adam.correction1)
+            weight.copy_(weight.to(dtype).mul(1 - adam.lr * adam.weight_decay).sub_(update))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgpp.functional.adamw import Pull
+from mgpp.functional.adamw import Pull, wide
 
 
 @dataclass
@@ -51,13 +51,19 @@ class Plan:
         self.pull, self.count, self.faster = None, None, 1.0
         self.stepped.clear()
 
+    def forget(self) -> None:
+        """Let go of the tensors of the last steps: the optimizer has others now."""
+        self.stepped.clear()
+        self._known = ([], None)
+
     def moments_of(self, weights: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]] | None:
         """Of each its second moments and their correction, if all of them have just been stepped."""
         lists = [weights, *(stepped.squares for stepped in self.stepped)]
         known, squares = self._known
         if len(lists) != len(known) or not all(map(is_, lists, known)):
             squares = _squares_of(weights, self.stepped)
-            self._known = lists, squares
+            # Weights that are not the optimizer's are parts made for a step, and must not be held on to.
+            self._known = ([], None) if squares is None else (lists, squares)
         if squares is None:
             return None
         corrections = [torch.tensor(self.stepped[i].correction, dtype=dtype) for i, dtype in squares.kinds]
@@ -83,8 +89,3 @@ def _squares_of(weights: Sequence[Tensor], stepped: Sequence[Stepped]) -> _Squar
     mine = [found[id(weight)] for weight in weights]
     kinds = list(dict.fromkeys(kind for _, kind in mine))
     return _Squares([(square, kinds.index(kind)) for square, kind in mine], kinds)
-
-
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """What numbers that stand for many of this dtype have: at least float32."""
-    return torch.promote_types(dtype, torch.float32)

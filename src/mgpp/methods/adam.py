@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from mgpp.kernels.plan import wide
+from mgpp.functional.adamw import wide
 from mgpp.methods.recipe import Recipe, Step
 
 
