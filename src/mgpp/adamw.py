@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from operator import is_
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from mgpp import kernels
 from mgpp.functional.adamw import Adam
+from mgpp.identity import are_same
 
 
 class AdamW(torch.optim.Optimizer):
@@ -121,7 +121,7 @@ class AdamW(torch.optim.Optimizer):
     def _states(self) -> list[Any]:
         """Whatever is kept, and for which parameters; the same list as long as it is the same."""
         states = [*self.state, *chain.from_iterable(map(dict.values, self.state.values()))]
-        if not _are(states, self._seen):
+        if not are_same(states, self._seen):
             self._seen = states
         return self._seen
 
@@ -200,11 +200,6 @@ def _refuse(params: Sequence[Tensor], grads: Sequence[Any]) -> None:
         raise RuntimeError("mgpp.AdamW takes no complex parameters: use torch.optim.AdamW for them")
 
 
-def _are(these: Sequence[Any], those: Sequence[Any]) -> bool:
-    """Is each the very object that the other is? Equality would compare tensors number by number."""
-    return these is those or (len(these) == len(those) and all(map(is_, these, those)))
-
-
 @dataclass(frozen=True, eq=False)
 class _Together:
     """Parameters of one group that share a counter, and their states."""
@@ -232,5 +227,5 @@ class _Signs:
             self.states is others.states
             and self.targets is others.targets
             and self.moving == others.moving
-            and _are(self.parts, others.parts)
+            and are_same(self.parts, others.parts)
         )

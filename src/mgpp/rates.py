@@ -4,12 +4,13 @@ import copy
 import functools
 import types
 from collections.abc import Iterable, Sequence
-from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+
+from mgpp.identity import are_same
 
 Group = dict[str, Any]
 
@@ -83,7 +84,7 @@ class Rates:
     def _two_of(self, index: int, params: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """The targets among a group's parameters, and the others; who they are is found out once."""
         known, targets, others = self._known[index]
-        if len(known) != len(params) or not all(map(is_, known, params)):
+        if not are_same(known, params):
             targets = [param for param in params if id(param) in self._ids]
             others = [param for param in params if id(param) not in self._ids]
             self._known[index] = (list(params), targets, others)

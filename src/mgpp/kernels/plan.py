@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mgpp.functional.adamw import Pull, wide
+from mgpp.identity import are_same
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Plan:
         """Of each its second moments and their correction, if all of them have just been stepped."""
         lists = [weights, *(stepped.squares for stepped in self.stepped)]
         known, squares = self._known
-        if len(lists) != len(known) or not all(map(is_, lists, known)):
+        if not are_same(lists, known):
             squares = _squares_of(weights, self.stepped)
             # Weights that are not the optimizer's are parts made for a step, and must not be held on to.
             self._known = ([], None) if squares is None else (lists, squares)
