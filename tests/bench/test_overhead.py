@@ -61,3 +61,13 @@ def test_every_side_stands_at_the_same_late_step_with_the_same_estimates(name):
 def test_graphs_are_refused_where_there_is_no_gpu():
     with pytest.raises(ValueError, match="graphs are for a GPU"):
         overhead.measure_overhead("minilm", device=CPU, graphs=True)
+
+
+def test_the_host_is_timed_in_every_step_and_told_of_beside_a_gpu():
+    run = side("gmp")
+    run.step()
+    run.step()
+    assert len(run.returned) == 2
+    assert run.host_ms() is None  # on a CPU it is the step itself
+    run.device, run.returned = torch.device("cuda"), [0.003, 0.001, 0.002]
+    assert run.host_ms() == 2.0

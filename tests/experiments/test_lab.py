@@ -99,6 +99,8 @@ def test_a_pupil_learns_from_another_model_and_is_no_teacher_itself(room):
     assert not torch.equal(from_larger, teacher_logits({**pupil, "teacher": own}, **room))
     train([cell("dense", None, model="larger")], **room)
     assert torch.equal(from_larger, teacher_logits(pupil, **room))
+    longer = {**pupil, "teacher": {**pupil["teacher"], "epochs": 2 * pupil["epochs"]}}
+    assert not torch.equal(from_larger, teacher_logits(longer, **room))
 
 
 def test_tokens_that_never_occur_are_left_out_and_the_model_says_the_same(room):
