@@ -2,7 +2,7 @@
 # each leaves its result in $out/NAME.json and what it said in $out/NAME.log. One whose result is there is not run again;
 # one that was cut short goes on where it was, at the least with its scoring, if it had been trained. The run.sh says:
 # model, data, out; all=(options of every run); given=(options of this call). A run's name says what it has of its own:
-# dense, or METHOD-PERCENT, where mgpp is the paper's.
+# dense, or METHOD-PERCENT, where mgpp is the paper's; and @SEED after either, where that is not 0.
 
 source "$(dirname "${BASH_SOURCE[0]}")/ending.sh"
 
@@ -30,7 +30,10 @@ going_on() {  # FOLDER: what is left there of a run that did not reach its end
 prune() {  # NAME
   local own=()
   trap : TERM # the run got it too: wait until it has tidied up and said what is left
-  options_of "$1"
+  options_of "${1%@*}"
+  if [[ $1 == *@* ]]; then
+    own+=(--seed "${1#*@}")
+  fi
   own+=("$(going_on "$out/$1")")
   "${PYTHON:-python3}" -m mgpp prune "$model" "$data" --output "$out/$1" "${all[@]}" "${own[@]}" "${given[@]}" \
     > "$out/$1.part" 2> "$out/$1.log" && mv "$out/$1.part" "$out/$1.json"

@@ -1,10 +1,12 @@
 """Experiments of a few runs, each a JSON file of `mgpp finetune` or `mgpp prune`."""
 
 import json
+import re
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from experiments.pages.text import joined, made_by, table
+from experiments.pages.text import joined, made_by, spread, table
 
 EXPERIMENTS = Path(__file__).parent.parent
 # How run.sh calls what a run does, and how it is shown; the sparsity follows its name.
@@ -26,8 +28,8 @@ def read(folder: str, name: str) -> dict[str, Any]:
 
 def read_all(folder: str) -> list[tuple[str, dict[str, Any]]]:
     """Whatever results there are, each with its form: the dense one first, then from the lowest sparsity up."""
-    names = [path.stem for path in (EXPERIMENTS / folder / "results").glob("*.json")]
-    found = [(name.partition("-")[0], read(folder, name)) for name in names]
+    names = sorted(path.stem for path in (EXPERIMENTS / folder / "results").glob("*.json"))
+    found = [(re.split("[-@]", name)[0], read(folder, name)) for name in names]
     forms = list(FORMS)
     return sorted(found, key=lambda each: (each[1]["target_sparsity"], forms.index(each[0])))
 
@@ -49,18 +51,16 @@ def levels() -> str:
 
 
 def squad() -> str:
+    """A row for each form and sparsity, of all seeds that there are."""
     found = read_all("squad")
-    rows = [
-        [
-            FORMS[form],
-            f"{result['sparsity']:.0%}",
-            f"{result['after']['exact_match']:.3f}",
-            f"{result['after']['f1']:.3f}",
-        ]
-        for form, result in found
-    ]
+    rows = []
+    for (form, sparsity), each in groupby(found, key=lambda each: (each[0], each[1]["target_sparsity"])):
+        scores = [result["after"] for _, result in each]
+        of_both = [[score[name] for score in scores] for name in ("exact_match", "f1")]
+        count = len(scores)
+        rows.append([FORMS[form], f"{sparsity:.0%}", str(count), *[spread(values, count) for values in of_both]])
     command = "experiments/squad/run.sh MODEL DATA OUT --train-split train_partial --epochs 4"
-    head = ["", "sparsity", "exact match", "F1"]
+    head = ["", "sparsity", "seeds", "exact match", "F1"]
     return joined(table(head, rows), made_by(command, [result for _, result in found]))
 
 

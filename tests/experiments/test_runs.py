@@ -37,6 +37,8 @@ NAMES = {
         "decoder": (50, 70),
     }.items()
 }
+AGAIN = ["dense", *[f"{form}-90" for form in ("faster", "recommended", "platonfaster", "platon")]]
+NAMES["squad"] += [f"{name}@{seed}" for name in AGAIN for seed in (1, 2)]
 
 
 @pytest.fixture
@@ -122,6 +124,8 @@ def test_every_run_is_begun_once_and_no_more_than_asked_at_a_time(call, tmp_path
     assert 1 < max(map(int, (tmp_path / "counts").read_text().split())) <= 3
     for name, options in begun.items():
         assert options.endswith("--epochs 4")  # what is given goes last, and so counts
+        name, _, seed = name.partition("@")
+        assert re.findall(r"--seed (\S+)", options) == [seed] * bool(seed)
         sparsity = re.search(r"--sparsity (\S+)", options)
         assert (sparsity and sparsity[1]) == (None if name == "dense" else f"0.{name[-2:]}")
         assert ("--method" in options) == (not name.startswith(("recommended", "faster")))

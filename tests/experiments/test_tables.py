@@ -608,18 +608,19 @@ def test_summaries_have_a_section_once_a_run_came_back(tmp_path, monkeypatch, ex
     assert rows_of(text)[2] == ["MGPP recommended", "80%", "25.0", "12.5", "20.0"]
 
 
-def test_squad_has_a_row_for_every_run_that_came_back(tmp_path, monkeypatch):
+def test_squad_has_a_row_for_all_seeds_of_what_came_back(tmp_path, monkeypatch):
     monkeypatch.setattr(single, "EXPERIMENTS", tmp_path)
     for name, sparsity in [("platon-90", 0.9), ("recommended-50", 0.5), ("dense", 0.0), ("mgpp-90", 0.9)]:
         run_of(tmp_path, "squad", name, sparsity, exact_match=0.25, f1=0.5 - sparsity / 10)
+    run_of(tmp_path, "squad", "platon-90@1", 0.9, exact_match=0.27, f1=0.45)
+    run_of(tmp_path, "squad", "dense@2", 0.0, exact_match=0.25, f1=0.5)
     rows = rows_of(MAKERS["squad"]())[2:]
-    assert [row[:2] for row in rows] == [
-        ["dense", "0%"],
-        ["MGPP recommended", "50%"],
-        ["PLATON", "90%"],
-        ["MGPP (paper)", "90%"],
+    assert rows == [
+        ["dense", "0%", "2", "25.0 ± 0.0", "50.0 ± 0.0"],
+        ["MGPP recommended", "50%", "1", "25.0", "45.0"],
+        ["PLATON", "90%", "2", "26.0 ± 1.4", "43.0 ± 2.8"],
+        ["MGPP (paper)", "90%", "1", "25.0", "41.0"],
     ]
-    assert rows[1][2:] == ["0.250", "0.450"]
 
 
 def test_the_decoder_has_no_section_before_it_has_results(tmp_path, monkeypatch):
