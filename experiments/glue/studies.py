@@ -8,9 +8,11 @@ python experiments/glue/studies.py higher MODEL CELLS        candidates of Table
 python experiments/glue/studies.py following MODEL CELLS     learning rates that follow the share of weights left
 python experiments/glue/studies.py faster MODEL CELLS        rows of Table 1 with such a rate, on the validation sets
 python experiments/glue/studies.py faster2 MODEL CELLS       and of Table 2
+python experiments/glue/studies.py faster5 MODEL CELLS       and on SST-2, which larger models lack in Table 1
 python experiments/glue/studies.py longer MODEL CELLS        a few candidates of Table 1 in longer runs
 python experiments/glue/studies.py taught MODEL CELLS        a larger teacher; the teachers themselves come first
 python experiments/glue/studies.py patient MODEL CELLS       longer runs, with a teacher as large and without
+python experiments/glue/studies.py unlabelled MODEL CELLS    a larger teacher that answers rows without labels, too
 """
 
 import json
@@ -71,6 +73,15 @@ FASTER = "MGPP recommended, faster"
 UNHURRIED = {**PUPILS, FASTER: ({**RECOMMENDED, "lr_power": LR_POWER}, (0.9,))}
 LEFT_OUT = {("stsb", f"{FASTER} + teacher")}
 LEFT_OUT |= {("sst2", name + ending) for name in ("MGPP recommended", "PLATON") for ending in ("", " + teacher")}
+
+# As many steps as those, of rows most of which have no label (unlabelled.py), with the best teacher that there is.
+ANSWERED = {"sst2": 2, "stsb": 2}  # epochs, the longer first
+ANSWERED_BY = "deberta-v3-xsmall"
+ANSWERS: dict[str, tuple[dict[str, Any] | None, tuple[float, ...]]] = {
+    "dense": (None, (0.0,)),
+    FASTER: ({**RECOMMENDED, "lr_power": LR_POWER}, (0.9,)),
+    "PLATON, faster": ({"method": "platon", "beta2": 0.95, "lr_power": LR_POWER}, (0.9,)),
+}
 
 # Those that chose the highest rate of their candidates.
 HIGHER_OF = {
@@ -192,10 +203,18 @@ def faster(model: str) -> list[dict[str, Any]]:
 
 
 def faster2(model: str) -> list[dict[str, Any]]:
-    table2 = planned(model, "table2")
+    return _faster_in(model, "table2")
+
+
+def faster5(model: str) -> list[dict[str, Any]]:
+    return _faster_in(model, "fifth")
+
+
+def _faster_in(model: str, which: str) -> list[dict[str, Any]]:
+    of = planned(model, which)
     return [
         _faster(name, model, task, sparsity, seed)
-        for seed, task, name, sparsity in product(table2.seeds, table2.tasks, CLOSEST, table2.sparsities)
+        for seed, task, name, sparsity in product(of.seeds, of.tasks, CLOSEST, of.sparsities)
     ]
 
 
@@ -229,11 +248,9 @@ def taught(model: str) -> list[dict[str, Any]]:
 
 
 def patient(model: str) -> list[dict[str, Any]]:
-    """At the middle rate, as there. The dense models come first: they are the teachers. A larger one has had its usual
-    time."""
+    """At the middle rate, as there. The dense models come first: they are the teachers."""
     rate = RATES[model][1]
     teacher = {**TEACHER, "lr": rate}
-    larger = {**TEACHER, "model": LARGER_TEACHER, "lr": RATES[LARGER_TEACHER][1]}
     cells = []
     for task, epochs in PATIENT.items():
         of_task = [
@@ -243,17 +260,33 @@ def patient(model: str) -> list[dict[str, Any]]:
             if (method is not None or not more) and (task, name + ending) not in LEFT_OUT
             for seed in TABLES["table"].seeds
         ]
-        method, (sparsity,) = UNHURRIED[FASTER]
-        name, by_larger = f"{FASTER} + larger teacher", {**larger, "epochs": EPOCHS[task]}
-        of_task += [
-            cell(name, model, task, method, sparsity, lr=rate, seed=seed, teacher=by_larger)
-            for seed in TABLES["table"].seeds
-        ]
         cells += [{**each, "epochs": epochs} for each in of_task]
     return cells
 
 
-ALL = (movement, annealing, clipping, higher, following, faster, faster2, longer, taught, patient)
+def unlabelled(model: str) -> list[dict[str, Any]]:
+    """At the middle rate, as there; the teachers at what was chosen for them. They come first, and learn from rows that
+    have labels alone; so does one pupil, for as many steps."""
+    rate, teachers_rate, seeds = RATES[model][1], RATES[ANSWERED_BY][0], TABLES["table"].seeds
+    more = {"unlabelled": True}
+    cells = [
+        cell("teacher", ANSWERED_BY, task, None, 0.0, lr=teachers_rate, seed=seed, **more)
+        for task, seed in product(ANSWERED, seeds)
+    ]
+    for task, epochs in ANSWERED.items():
+        teacher = {**TEACHER, "model": ANSWERED_BY, "lr": teachers_rate, "epochs": EPOCHS[task], **more}
+        of_task = [
+            {**cell(name, model, task, method, sparsity, lr=rate, seed=seed, teacher=teacher, **more), "epochs": epochs}
+            for name, (method, sparsities) in ANSWERS.items()
+            for sparsity, seed in product(sparsities, seeds)
+        ]
+        method, (sparsity, *_) = ANSWERS[FASTER]
+        alone = [cell(FASTER, model, task, method, sparsity, lr=rate, seed=seed, teacher=teacher) for seed in seeds]
+        cells += of_task + [{**each, "epochs": PATIENT[task]} for each in alone]
+    return cells
+
+
+ALL = (movement, annealing, clipping, higher, following, faster, faster2, faster5, longer, taught, patient, unlabelled)
 STUDIES = {study.__name__: study for study in ALL}
 
 if __name__ == "__main__":

@@ -11,9 +11,13 @@ import numpy as np
 import torch
 from safetensors import safe_open
 from torch import Tensor
+from torch.nn import functional as F
+
+from mgpp.tasks.task import IGNORED
 
 BUCKET = 16  # tokens: a batch is padded to a multiple of it
 GROUP = 16  # batches: of so many rows those of like length go together
+UNLABELLED = "unlabelled"  # the part that only a teacher answers
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,24 @@ class Rows:
         rows = torch.as_tensor(chosen, device=self.ids.device)
         types = None if self.types is None else self.types[rows]
         return replace(self, ids=self.ids[rows], types=types, labels=self.labels[rows], lengths=self.lengths[chosen])
+
+    def joined(self, others: "Rows") -> "Rows":
+        """These, and then the others, of the same file."""
+        width = max(self.ids.shape[1], others.ids.shape[1])
+
+        def both(mine: Tensor, theirs: Tensor, filling: int) -> Tensor:
+            return torch.cat([F.pad(part, (0, width - part.shape[1]), value=filling) for part in (mine, theirs)])
+
+        return replace(
+            self,
+            ids=both(self.ids, others.ids, self.padding),
+            types=None if self.types is None or others.types is None else both(self.types, others.types, 0),
+            labels=torch.cat([self.labels, others.labels]),
+            lengths=np.concatenate([self.lengths, others.lengths]),
+        )
+
+    def has_label(self, labels: Tensor) -> Tensor:
+        return ~labels.isnan() if self.is_regression else labels != IGNORED
 
     def width(self, chosen: np.ndarray) -> int:
         """To how many tokens these rows are padded."""
@@ -108,4 +130,4 @@ def describe(path: Path) -> tuple[str, list[str]]:
     with safe_open(path, "pt") as file:
         names = file.keys()
         parts = dict.fromkeys(name.partition(".")[0] for name in names)
-        return file.metadata()["metric"], [part for part in parts if part != "train"]
+        return file.metadata()["metric"], [part for part in parts if part not in ("train", UNLABELLED)]

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import scores  # noqa: F401  (its methods are added to the table)
 import torch
-from rows import Rows, describe, read_rows
+from rows import UNLABELLED, Rows, describe, read_rows
 from stack import FAMILIES, Stack
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForSequenceClassification, EvalPrediction
 
 import mgpp
-from mgpp.functional.distillation import distillation_loss, soft_label_loss, squared_error
+from mgpp.functional.distillation import distillation_loss, mean_over, soft_label_loss, squared_error
 from mgpp.methods import from_dict
 from mgpp.tasks.metrics import classification_metrics, regression_metrics
 
@@ -35,6 +35,7 @@ def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: 
     "held_out": score on a tenth of the train set that is not trained on, instead of the validation set. "teacher":
     {"temperature", "weight", "lr", "model", "epochs"}: learn from the dense model of the same task and seed, trained at
     that rate; it is the same model, unless "model" names another, and has had the same epochs, unless it says others.
+    "unlabelled": train on the rows without labels, too, which the teacher answers; a teacher must be told to.
     """
     shared = cells[0]
     path, folder = features / shared["model"] / f"{shared['task']}.safetensors", models / shared["model"]
@@ -51,6 +52,7 @@ def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: 
     for run in runs:  # not before: the stack moves their weights
         run.start()
         taught = None if run.cell.get("teacher") is None else teacher_logits(run.cell, models, features, cache, device)
+        taught = None if taught is None else taught[: len(rows)]  # rows without labels are the last
         losses.append(loss_of(run.cell, rows, taught))
     step = Recorded(runs, stack, rows, batch, losses)
 
@@ -75,7 +77,7 @@ def train(cells: list[Cell], models: Path, features: Path, cache: Path, device: 
     for run in runs:
         run.end()
         if run.cell["method"] is None and run.cell.get("teacher") is None:
-            save_logits(run.cell, run.model, read_rows(path, "train", padding_of(folder), device), cache)
+            save_logits(run.cell, run.model, train_rows(path, run.cell, padding_of(folder), device), cache)
     about = {
         "metric": describe(path)[0].rpartition("_")[2],
         "steps": total,
@@ -151,8 +153,17 @@ def slope(t: int, total: int, *, level: float = 0.0) -> float:
     return min(1.0, t / first, (total - t) / max(1, total - from_here))
 
 
-def split(path: Path, cell: Cell, padding: int, device: str) -> tuple[Rows, dict[str, Rows]]:
+def train_rows(path: Path, cell: Cell, padding: int, device: str) -> Rows:
     rows = read_rows(path, "train", padding, device)
+    if not cell.get("unlabelled"):
+        return rows
+    if cell.get("held_out") or "rows" in cell:
+        raise ValueError("rows without labels go with the whole train set: leave out unlabelled, or held_out and rows")
+    return rows.joined(read_rows(path, UNLABELLED, padding, device))
+
+
+def split(path: Path, cell: Cell, padding: int, device: str) -> tuple[Rows, dict[str, Rows]]:
+    rows = train_rows(path, {**cell, "unlabelled": cell.get("unlabelled") and cell.get("teacher")}, padding, device)
     if "rows" in cell:  # fewer, to choose settings quickly
         rows = rows.take(np.random.default_rng(7).permutation(len(rows))[: cell["rows"]])
     if not cell.get("held_out"):
@@ -191,7 +202,7 @@ def loss_of(cell: Cell, rows: Rows, taught: Tensor | None) -> Loss:
 
     def loss(logits: Tensor, chosen: Tensor) -> Tensor:
         logits, labels = logits.float(), rows.labels.index_select(0, chosen)
-        task = F.mse_loss(logits.squeeze(-1), labels) if rows.is_regression else F.cross_entropy(logits, labels)
+        task = task_loss(logits, labels, rows, some=bool(cell.get("unlabelled")))
         if taught is None:
             return task
         goal = taught.index_select(0, chosen)
@@ -204,6 +215,14 @@ def loss_of(cell: Cell, rows: Rows, taught: Tensor | None) -> Loss:
         return distillation_loss(task, soft.mean(), weight=weight)
 
     return loss
+
+
+def task_loss(logits: Tensor, labels: Tensor, rows: Rows, *, some: bool) -> Tensor:
+    """The mean, of those that have a label where only some have."""
+    known = rows.has_label(labels) if some else None
+    if rows.is_regression:
+        return mean_over(F.mse_loss(logits.squeeze(-1), labels.nan_to_num(), reduction="none"), known)
+    return mean_over(F.cross_entropy(logits, labels, reduction="none"), known)
 
 
 class Recorded:
@@ -309,7 +328,7 @@ def score(model: nn.Module, rows: Rows) -> dict[str, float]:
 
 
 def _logits_file(cell: Cell, cache: Path) -> Path:
-    where = "held_out" if cell.get("held_out") else "whole"
+    where = "held_out" if cell.get("held_out") else UNLABELLED if cell.get("unlabelled") else "whole"
     return cache / f"{cell['model']}-{cell['task']}-{cell['seed']}-{cell['lr']:g}-{cell['epochs']:g}-{where}.pt"
 
 
@@ -326,7 +345,7 @@ def teacher_logits(cell: Cell, models: Path, features: Path, cache: Path, device
     if "rows" in cell:
         raise ValueError("a teacher has seen all rows: leave out rows, or the teacher")
     told = cell["teacher"]
-    own = {key: told[key] for key in ("model", "lr", "epochs") if key in told}
+    own = {key: told[key] for key in ("model", "lr", "epochs", "unlabelled") if key in told}
     dense = {**cell, "method": None, "teacher": None, **own}
     path = _logits_file(dense, cache)
     if not path.exists():

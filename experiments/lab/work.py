@@ -93,7 +93,7 @@ def stacks_of(cells: list[Cell], most: int) -> list[list[Cell]]:
     for cell in cells:
         told = cell["method"] or {}
         method = told.get("method")
-        shared = {key: cell.get(key) for key in ("model", "task", "epochs", "batch", "held_out", "rows")}
+        shared = {key: cell.get(key) for key in ("model", "task", "epochs", "batch", "held_out", "rows", "unlabelled")}
         apart = {
             "method": method if method in APART else None,
             "ratio": told.get("ratio"),  # layers of other ranks

@@ -32,7 +32,7 @@ def _by_epochs(model: str, lines: list[Line]) -> str:
     rows: Rows = []
     with_it = [named(line, studies.FASTER) for line in _faster(model)]
     for name, (_, (sparsity, *_)) in studies.UNHURRIED.items():
-        for ending, teacher in {**TEACHERS, " + larger teacher": studies.LARGER_TEACHER}.items():
+        for ending, teacher in TEACHERS.items():
             for epochs, found in {usual: [*lines_in_table(model), *with_it], longer: lines}.items():
                 of_it = _rows(found, f"{name}{ending}", sparsity, name, teacher)
                 rows += [[*row[:3], epochs, *row[3:]] for row in of_it]

@@ -11,6 +11,8 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors import safe_open
@@ -101,6 +103,54 @@ def test_a_pupil_learns_from_another_model_and_is_no_teacher_itself(room):
     assert torch.equal(from_larger, teacher_logits(pupil, **room))
     longer = {**pupil, "teacher": {**pupil["teacher"], "epochs": 2 * pupil["epochs"]}}
     assert not torch.equal(from_larger, teacher_logits(longer, **room))
+
+
+@pytest.fixture
+def with_unlabelled(room, tmp_path, tiny_bert, tiny_reviews):
+    """Eleven rows beside the others that have no label, the first of them of a word that no other row has."""
+    from features import main
+
+    data = tmp_path / "more" / "text"
+    shutil.copytree(tiny_reviews, data)
+    texts = ["hello hello hello", *[f"good film {number}" for number in range(10)]]
+    pq.write_table(pa.table({"text": texts}), data / "unlabelled.parquet")
+    main(str(tiny_bert), str(data.parent), str(room["features"] / "minilm"), "text")
+    return room
+
+
+def test_rows_without_labels_are_the_teachers_alone(with_unlabelled):
+    from rows import describe, read_rows
+    from train import loss_of, split, teacher_logits, train
+
+    room = with_unlabelled
+    path = room["features"] / "minilm" / "text.safetensors"
+    assert describe(path)[1] == ["validation"]
+    teacher = {"temperature": 2.0, "weight": 0.5, "lr": 1e-3, "unlabelled": True}
+    pupil = cell("dense", None, teacher=teacher, unlabelled=True)
+    own, _ = split(path, {**pupil, "teacher": None}, 0, "cpu")
+    rows, scored = split(path, pupil, 0, "cpu")
+    assert (len(rows) - len(own), list(scored)) == (11, ["validation"])
+    assert rows.has_label(rows.labels).sum() == len(own)
+    assert torch.equal(rows.labels[: len(own)], read_rows(path, "train", 0, "cpu").labels)
+    taught = teacher_logits(pupil, **room)
+    assert len(taught) == len(rows)
+    logits = torch.randn(len(rows), 2)
+    for some in (torch.arange(8), torch.arange(len(own), len(rows))):  # rows with labels, and rows without
+        joined = loss_of(pupil, rows, taught)(logits[some], some)
+        soft_alone = loss_of({**pupil, "teacher": {**teacher, "weight": 1.0}}, rows, taught)(logits[some], some)
+        task = torch.nn.functional.cross_entropy(logits[some], rows.labels[some]) if some[0] == 0 else 0.0
+        torch.testing.assert_close(joined, 0.5 * soft_alone + 0.5 * torch.as_tensor(task))
+    (result,) = train([pupil], **room)
+    assert result["steps"] == 2 * (len(rows) // 8)
+    (alone,) = train([{**pupil, "unlabelled": False}], **room)
+    assert alone["steps"] == 2 * (len(own) // 8)
+
+
+def test_rows_without_labels_are_refused_where_some_are_held_out(with_unlabelled):
+    from train import train
+
+    with pytest.raises(ValueError, match="leave out unlabelled, or held_out"):
+        train([cell("dense", None, unlabelled=True, held_out=True)], **with_unlabelled)
 
 
 def test_tokens_that_never_occur_are_left_out_and_the_model_says_the_same(room):

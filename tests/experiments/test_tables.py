@@ -405,7 +405,6 @@ def test_longer_taught_runs_stand_beside_those_of_the_usual_length(results):
         ["none", "2, 6", "65.0 ± 0.0", "65.0 ± 0.0"],
         ["none", "6, 24", "80.0 ± 0.0", "80.0 ± 0.0"],
         ["as large", "6, 24", "90.0 ± 0.0", ""],
-        ["mpnet-base", "6, 24", "90.0 ± 0.0", "90.0 ± 0.0"],
     ]
     assert [row[3] for row in rows_of(text) if row[0] == "dense"] == ["2, 6", "6, 24"]
 
