@@ -225,6 +225,8 @@ class _Event:
         own = self.selection
         state = own.aim if aim else own.state
         offsets = range(24 if own.shift == 0 else 8 if own.shift == 16 else 16, -1, -8)
+        if aim and not own.narrow:
+            offsets = offsets[:-1]  # 256 keys are nothing beside the window, nor beside what a sample can tell
         for turn, offset in enumerate(offsets):
             start = DIGITS * (turn + 4 * aim)
             digits = own.digits[start : start + DIGITS]
@@ -236,8 +238,9 @@ class _Event:
                     ),
                 )  # fmt: skip
             resolve_digit_kernel[(1,)](
-                state, own.low, digits, own.target[aim:], TOP=turn == 0, LAST=offset == 0, AIM=own.width * aim
-            )
+                state, own.low, digits, own.target[aim:],
+                TOP=turn == 0, LAST=offset == offsets[-1], AIM=own.width * aim, REST=offset,
+            )  # fmt: skip
 
     def _mask(self) -> None:
         own = self.selection
