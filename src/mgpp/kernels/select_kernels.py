@@ -64,9 +64,9 @@ def start_of(low, WINDOW: tl.constexpr, COARSE: tl.constexpr):
 
 @triton.jit
 def count_keys(key, inside, low, floor, window, WINDOW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr):
-    """Does a key lie below the window, from bit 10 on in its middle, from bit 20 on below the floor; the others inside
-    are counted where they belong. The middle is the last cut, where millions may be equal, and would wait for one
-    counter."""
+    """How many keys lie below the window, from bit 21 on how many in its middle, from bit 42 on how many below the
+    floor; the others inside are counted where they belong. The middle is the last cut, where millions may be equal, and
+    would wait for one counter."""
     place = (key - low) >> COARSE
     under, deep = key < low, key < floor
     within = (key >= low) & (place < WINDOW)
@@ -76,7 +76,8 @@ def count_keys(key, inside, low, floor, window, WINDOW: tl.constexpr, MASKED: tl
         within &= inside
     middle = within & (place == WINDOW // 2)
     tl.atomic_add(window + place, tl.full(key.shape, 1, tl.int64), mask=within & ~middle, sem="relaxed")
-    return under.to(tl.int32) + (middle.to(tl.int32) << 10) + (deep.to(tl.int32) << 20)
+    both = tl.sum(under.to(tl.int32) + (deep.to(tl.int32) << 16)).to(tl.int64)
+    return (both & 0xFFFF) + (tl.sum(middle.to(tl.int32)).to(tl.int64) << 21) + (both >> 16 << 42)
 
 
 @triton.jit
@@ -88,8 +89,8 @@ def pack_places(key, inside, low):
 
 @triton.jit
 def unpack(packed, NARROW: tl.constexpr):
-    """The counters' sums over all lanes: eight of eight bits where the window is narrow, else three of ten. Lanes count
-    by themselves, for a sum over them at every block would hold up the reads."""
+    """The counters' sums over all lanes. Each lane may have counted 255 at most where the window is narrow; else there
+    are no lanes, and three counters of 21 bits."""
     place = tl.arange(0, 8)
     total = tl.zeros((8,), tl.int64)
     if NARROW:
@@ -97,7 +98,7 @@ def unpack(packed, NARROW: tl.constexpr):
             total += tl.where(place == index, tl.sum((packed >> (8 * index)) & 255), 0)
     else:
         for index in tl.static_range(3):
-            total += tl.where(place == index, tl.sum((packed >> (10 * index)) & 1023), 0)
+            total += tl.where(place == index, (packed >> (21 * index)) & 0x1FFFFF, 0)
     return total
 
 
@@ -119,7 +120,7 @@ def nothing_packed(NARROW: tl.constexpr, BLOCK: tl.constexpr):
     if NARROW:
         packed = tl.zeros((BLOCK,), tl.int64)
     else:
-        packed = tl.zeros((BLOCK,), tl.int32)
+        packed = tl.zeros((), tl.int64)
     return packed
 
 

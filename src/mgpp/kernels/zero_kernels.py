@@ -35,7 +35,7 @@ def _mask_block(
         inside = at >= 0
     went = tl.where(inside & (key < cut), key, 0)
     stayed = tl.where(inside & (key >= cut), key ^ _LARGEST, 0)
-    return zero.to(tl.int32) + (equal.to(tl.int32) << 16), went, stayed
+    return tl.sum(zero.to(tl.int32)), tl.sum(equal.to(tl.int32)), went, stayed
 
 
 @triton.jit
@@ -55,18 +55,19 @@ def mask_kernel(
         size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
         local = chunk - tl.load(first_chunk + tensor)
         start = local.to(tl.int64) * CHUNK
-        # Zeros, and from bit 16 on ties, by lane: a sum over the lanes at every block would hold up the reads.
-        both = tl.zeros((BLOCK,), tl.int32)
+        zero, equal = tl.zeros((), tl.int32), tl.zeros((), tl.int32)
         for offset in range(0, CHUNK, BLOCK):
             at = start + offset + tl.arange(0, BLOCK)
             if start + offset + BLOCK <= size:
-                b, w, s = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, False)
-                both, went, stayed = both + b, tl.maximum(went, w), tl.maximum(stayed, s)
+                z, e, w, s = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, False)
+                zero, equal = zero + z, equal + e
+                went, stayed = tl.maximum(went, w), tl.maximum(stayed, s)
             elif start + offset < size:
-                b, w, s = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, True)
-                both, went, stayed = both + b, tl.maximum(went, w), tl.maximum(stayed, s)
-        tl.atomic_add(zeros + tl.load(number + tensor), tl.sum(both & 0xFFFF).to(tl.int64), sem="relaxed")
-        tl.store(ties_of_chunk + tl.load(base + tensor) + local, tl.sum(both >> 16).to(tl.int64))
+                z, e, w, s = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, True)
+                zero, equal = zero + z, equal + e
+                went, stayed = tl.maximum(went, w), tl.maximum(stayed, s)
+        tl.atomic_add(zeros + tl.load(number + tensor), zero.to(tl.int64), sem="relaxed")
+        tl.store(ties_of_chunk + tl.load(base + tensor) + local, equal.to(tl.int64))
     tl.atomic_max(state + _WENT, tl.max(went).to(tl.int64), sem="relaxed")
     tl.atomic_max(state + _STAYED, tl.max(stayed).to(tl.int64), sem="relaxed")
 
