@@ -14,7 +14,7 @@ from experiments.pages.annealing import annealing, clipping, gradients
 from experiments.pages.choosing import candidates, chosen, protocol
 from experiments.pages.faster import faster, following, gained
 from experiments.pages.figure2 import figure2
-from experiments.pages.glue import table1, table2
+from experiments.pages.glue import fifth, table1, table2
 from experiments.pages.higher import higher
 from experiments.pages.longer import longer
 from experiments.pages.movement import cut, movement
@@ -22,14 +22,15 @@ from experiments.pages.paper import paper
 from experiments.pages.seeds import seeds, standing
 from experiments.pages.single import decoder, levels, squad, summaries, upstream
 from experiments.pages.summary import summary
-from experiments.pages.taught import patient, taught
+from experiments.pages.taught import patient, taught, unlabelled
 from experiments.pages.tried import ablations, sweep
 from experiments.pages.varied import varied
 
 # Of the laboratory's cells, for tables and for studies of one method; and of runs of their own.
-OF_CELLS = (protocol, summary, standing, table1, table2, seeds, paper)
+OF_CELLS = (protocol, summary, standing, table1, table2, fifth, seeds, paper)
 OF_CELLS += (chosen, candidates, ablations, varied, sweep, figure2)
-OF_STUDIES = (movement, cut, annealing, gradients, clipping, higher, following, faster, gained, longer, taught, patient)
+OF_STUDIES = (movement, cut, annealing, gradients, clipping, higher, following, faster, gained, longer)
+OF_STUDIES += (taught, patient, unlabelled)
 OF_RUNS = (levels, squad, summaries, decoder, upstream)
 MAKERS: dict[str, Callable[..., str]] = {make.__name__: make for make in (*OF_CELLS, *OF_STUDIES, *OF_RUNS)}
 

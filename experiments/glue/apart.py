@@ -3,6 +3,8 @@
 python experiments/glue/apart.py MODEL NAME RIVAL        such as: mpnet-base 'MGPP recommended' PLATON
 python experiments/glue/apart.py MODEL STUDY/NAME RIVAL  a row of a study: minilm 'taught/MGPP recommended' dense
 python experiments/glue/apart.py MODEL table2/NAME RIVAL a row of Table 2: minilm table2/PLATON faster2/PLATON
+
+Of a row that learnt from rows without labels, too, that is said: minilm 'unlabelled/dense + unlabelled' dense
 """
 
 import sys
@@ -35,7 +37,11 @@ def _row(model: str, told: str) -> list[Line]:
     """Its lines, named as it is told."""
     study, _, name = told.rpartition("/")
     lines = lines_of(model, study) if study else lines_in_table(model) + lines_in_table(model, "seeds")
-    return [named(line, told) for line in lines if line["cell"]["name"] == name]
+    return [named(line, told) for line in lines if name == _name_of(line)]
+
+
+def _name_of(line: Line) -> str:
+    return line["cell"]["name"] + (" + unlabelled" if line["cell"].get("unlabelled") else "")
 
 
 if __name__ == "__main__":

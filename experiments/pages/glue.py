@@ -1,4 +1,5 @@
-"""Tables 1 and 2: methods on the validation sets, beside their memory and the time of their step."""
+"""Tables 1 and 2, and the task that larger models lack in the first: methods on the validation sets, beside their
+memory and the time of their step."""
 
 import json
 import statistics
@@ -29,7 +30,11 @@ PRUNABLE = {"minilm": 10_616_832, "mpnet-base": 84_934_656, "deberta-v3-xsmall":
 
 
 FASTER = ", faster"  # a row of a table with a learning rate that follows what is left
-FASTER_ROWS = {"table": ("faster", studies.faster), "table2": ("faster2", studies.faster2)}
+FASTER_ROWS = {
+    "table": ("faster", studies.faster),
+    "table2": ("faster2", studies.faster2),
+    "fifth": ("faster5", studies.faster5),
+}
 
 
 def table1(model: str) -> str:
@@ -38,6 +43,10 @@ def table1(model: str) -> str:
 
 def table2(model: str) -> str:
     return _made(model, "table2")
+
+
+def fifth(model: str) -> str:
+    return _made(model, "fifth")
 
 
 def _made(model: str, which: str) -> str:
@@ -81,11 +90,12 @@ def rows_of_table(model: str, which: str, faster: list[Line]) -> list[str]:
 def _at(sparsity: float, model: str, which: str, lines: list[Line]) -> str:
     planned = grid.planned(model, which)
     tasks, seeds, names = begun(lines, planned.tasks), len(planned.seeds), rows_of_table(model, which, lines)
-    found = [by_seed(lines, sparsity, mine) for mine in [*[[task] for task in tasks], tasks]]
+    means = {"mean": tasks} if len(planned.tasks) > 1 else {}  # of one task it would be the task's own column again
+    columns = {**{told: [task] for told, task in zip(told_tasks(lines, tasks), tasks, strict=True)}, **means}
+    found = [by_seed(lines, sparsity, mine) for mine in columns.values()]
     shown = [_column({name: each.get(name, []) for name in names}, seeds) for each in found]
     rows = [[name, *[column[name] for column in shown], bytes_kept(name, lines), _step(name)] for name in names]
-    head = ["", *told_tasks(lines, tasks), "mean", "bytes a weight", "ms a step"]
-    return table(head, rows)
+    return table(["", *columns, "bytes a weight", "ms a step"], rows)
 
 
 def begun(lines: list[Line], tasks: Sequence[str]) -> list[str]:

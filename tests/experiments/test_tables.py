@@ -253,12 +253,13 @@ def test_ours_stand_under_the_papers_in_the_papers_metrics(results):
     [
         "summary", "table1", "table2", "seeds", "chosen", "ablations", "varied", "figure2", "sweep", "candidates",
         "movement", "cut", "annealing", "gradients", "clipping", "higher", "following", "faster", "longer",
-        "taught", "patient",
+        "taught", "patient", "unlabelled", "fifth",
     ],
 )  # fmt: skip
 def test_without_results_every_maker_says_so(results, maker):
     words = {"sweep": ["lr"], "candidates": ["stsb"]}.get(maker, [])
-    for model in [grid.WITH_ALL] if maker in ("ablations", "varied", "sweep") else grid.RATES:
+    models = [grid.WITH_ALL] if maker in ("ablations", "varied", "sweep") else grid.RATES
+    for model in [model for model in models if maker != "fifth" or model != grid.WITH_ALL]:
         assert MAKERS[maker](model, *words).startswith("Not all cells have been run yet: 0 of ")
 
 
@@ -409,6 +410,82 @@ def test_longer_taught_runs_stand_beside_those_of_the_usual_length(results):
     assert [row[3] for row in rows_of(text) if row[0] == "dense"] == ["2, 6", "6, 24"]
 
 
+def test_pupils_of_rows_without_labels_stand_beside_the_dense_model_and_what_learnt_from_labels_alone(results):
+    def on_both(cell: dict, score: float) -> dict:
+        return line_of(cell, score + 0.01 * cell["seed"] + 0.05 * (cell["task"] == "stsb"))
+
+    write(results, "table", [on_both(cell, 0.6) for cell in choose(results)])
+    write(results, "faster", [on_both(cell, 0.58) for cell in studies.faster("minilm")])
+    write(
+        results, "patient", [on_both(cell, 0.1 if cell.get("teacher") else 0.62) for cell in studies.patient("minilm")]
+    )
+    cells = studies.unlabelled("minilm")
+    scores = {"teacher": 0.9, "dense": 0.8, studies.FASTER: 0.75, "PLATON, faster": 0.7}
+    lines = [on_both(cell, scores[cell["name"]] if cell.get("unlabelled") else 0.65) for cell in cells]
+    write(results, "unlabelled", lines)
+    text = MAKERS["unlabelled"]("minilm")
+    assert "Not all" not in text
+    teacher = "deberta-v3-xsmall"
+    head, _, *rows = rows_of(text)
+    assert head == ["", "sparsity", "teacher", "rows", "epochs", "SST-2, accuracy", "STS-B, pearson"]
+    assert rows == [
+        [teacher, "0%", "none", "labelled", "2, 6", "91.0 ± 1.0", "96.0 ± 1.0"],
+        ["dense", "0%", "none", "labelled", "2, 6", "61.0 ± 1.0", "66.0 ± 1.0"],
+        ["dense", "0%", "none", "labelled", "6, 24", "63.0 ± 1.0", "68.0 ± 1.0"],
+        ["dense", "0%", teacher, "with unlabelled", "2, 2", "81.0 ± 1.0", "86.0 ± 1.0"],
+        [studies.FASTER, "90%", "none", "labelled", "2, 6", "59.0 ± 1.0", "64.0 ± 1.0"],
+        [studies.FASTER, "90%", "none", "labelled", "6, 24", "63.0 ± 1.0", "68.0 ± 1.0"],
+        [studies.FASTER, "90%", teacher, "labelled", "6, 24", "66.0 ± 1.0", "71.0 ± 1.0"],
+        [studies.FASTER, "90%", teacher, "with unlabelled", "2, 2", "76.0 ± 1.0", "81.0 ± 1.0"],
+        ["PLATON, faster", "90%", "none", "labelled", "2, 6", "59.0 ± 1.0", "64.0 ± 1.0"],
+        ["PLATON, faster", "90%", teacher, "with unlabelled", "2, 2", "71.0 ± 1.0", "76.0 ± 1.0"],
+    ]
+    assert text.endswith("commit 0123456: a card, torch 0.")
+    assert "minilm-unlabelled.jsonl" in text
+
+
+def test_of_rows_without_labels_what_has_not_been_run_has_no_row_and_is_counted(results):
+    cells = studies.unlabelled("minilm")
+    run = [cell for cell in cells if cell["seed"] == 0 and cell["task"] == "stsb" and cell["name"] == studies.FASTER]
+    write(results, "unlabelled", [line_of(cell, 0.8 if cell.get("unlabelled") else 0.7) for cell in run])
+    text = MAKERS["unlabelled"]("minilm")
+    assert text.startswith(f"Not all cells have been run yet: 2 of {len(cells)}.")
+    assert rows_of(text)[2:] == [
+        [studies.FASTER, "90%", "deberta-v3-xsmall", "labelled", "6, 24", "", "70.0 (1)"],
+        [studies.FASTER, "90%", "deberta-v3-xsmall", "with unlabelled", "2, 2", "", "80.0 (1)"],
+    ]
+
+
+def test_the_task_that_larger_models_lack_has_a_table_without_a_mean(results):
+    chosen = [line_of(cell, 0.5) for cell in grid.candidates("mpnet-base")]
+    cells = grid.table("mpnet-base", grid.best(chosen), "fifth")
+    write(results, "choose", chosen, "mpnet-base")
+    write(results, "fifth", [line_of(cell, 0.6 + cell["seed"] / 100) for cell in cells], "mpnet-base")
+    faster = studies.faster5("mpnet-base")
+    write(results, "faster5", [line_of(cell, 0.7 + cell["seed"] / 100) for cell in faster], "mpnet-base")
+    text = MAKERS["fifth"]("mpnet-base")
+    assert "Not all" not in text
+    head, _, *rows = rows_of(text)
+    assert head == ["", "SST-2, accuracy", "bytes a weight", "ms a step"]
+    assert [row[:2] for row in rows] == [
+        ["dense", "61.0 ± 1.0"],
+        ["GMP", "61.0 ± 1.0"],
+        ["PLATON", "61.0 ± 1.0"],
+        ["PLATON, faster", "**71.0 ± 1.0**"],
+        ["MGPP (paper)", "61.0 ± 1.0"],
+        ["curvature, no prior", "61.0 ± 1.0"],
+        ["curvature, no prior, faster", "**71.0 ± 1.0**"],
+        ["MGPP recommended", "61.0 ± 1.0"],
+        ["MGPP recommended, faster", "**71.0 ± 1.0**"],
+    ]
+    assert "mpnet-base-fifth.jsonl" in text
+    assert "mpnet-base-faster5.jsonl" in text
+    write(results, "fifth", [line_of(cell, 0.6) for cell in cells if cell["name"] == "GMP"], "mpnet-base")
+    text = MAKERS["fifth"]("mpnet-base")
+    assert text.startswith(f"Not all cells have been run yet: 3 of {len(cells)}.")
+    assert row_of(text, "PLATON")[1] == ""
+
+
 def test_more_seeds_stand_together_with_those_of_the_table(results):
     own = {"dense": 0.9, "PLATON": 0.6, "MGPP recommended": 0.62}
     for which in ("table", "seeds"):
@@ -472,6 +549,10 @@ def test_two_rows_of_the_table_are_apart_on_all_tasks_on_each_and_without_each(r
     write(results, "patient", [line_of(cell, 0.4) for cell in studies.patient("minilm") if cell["task"] == "sst2"])
     told = differences("minilm", "patient/dense", "L2")
     assert [line for line in told if line.startswith("90%") and "not run" not in line] == ["90%, SST-2: -20.0 ± 0.0"]
+    answered = [cell for cell in studies.unlabelled("minilm") if cell["task"] == "sst2"]
+    write(results, "unlabelled", [line_of(cell, 0.9 if cell.get("unlabelled") else 0.8) for cell in answered])
+    row = f"unlabelled/{studies.FASTER}"
+    assert "90%, SST-2: +10.0 ± 0.0" in differences("minilm", f"{row} + unlabelled", row)
     write(results, "table2", [line_of(cell, 0.5 + cell["seed"] / 100) for cell in choose(results, "table2")])
     write(results, "faster2", [line_of(cell, 0.6 + cell["seed"] / 100) for cell in studies.faster2("minilm")])
     told = differences("minilm", "faster2/PLATON", "table2/PLATON")
