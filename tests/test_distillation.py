@@ -275,3 +275,30 @@ def test_what_cannot_work_is_refused_at_once(make, told, tmp_path):
 def test_a_teacher_with_other_labels_is_refused_with_both_shapes(tmp_path):
     with pytest.raises(ValueError, match=r"answers with \(8, 3\) numbers and its teacher with \(8, 5\)"):
         gradients(tmp_path, bert(), classes(), teacher=bert(num_labels=5))
+
+
+@pytest.mark.parametrize("regression", [False, True], ids=["classes", "numbers"])
+def test_of_rows_without_a_label_only_the_teacher_speaks(regression, tmp_path):
+    outputs = {"num_labels": 1, "problem_type": "regression"} if regression else {}
+    student, teacher = bert(**outputs), bert(seed=1, **outputs)
+    rows = [{**row, "labels": float(row["labels"]) if regression else row["labels"]} for row in classes()]
+    for row in rows[3:]:
+        row["labels"] = float("nan") if regression else -1
+    distil = {"weight": 0.75, "unlabelled": True}
+    actual = gradients(tmp_path, deepcopy(student), rows, teacher=teacher, distil=distil)
+    batch = batch_of(rows)
+    answers, taught = student(batch["input_ids"]).logits, teacher.eval()(batch["input_ids"]).logits.detach()
+    if regression:
+        task, soft = F.mse_loss(answers[:3].squeeze(-1), batch["labels"][:3]), F.mse_loss(answers, taught)
+    else:
+        task = F.cross_entropy(answers[:3], batch["labels"][:3])
+        soft = 4 * F.kl_div(F.log_softmax(answers / 2, -1), F.softmax(taught / 2, -1), reduction="batchmean")
+    assert_close(actual, autograd(student, 0.25 * task + 0.75 * soft))
+
+
+def test_where_all_rows_have_labels_nothing_changes_for_rows_that_may_lack_them(tmp_path):
+    plain, lenient = (
+        gradients(tmp_path, bert(), classes(), teacher=bert(seed=1), distil={"unlabelled": may_lack})
+        for may_lack in (False, True)
+    )
+    assert_close(lenient, plain)

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from mgpp.tasks import training_task
 from mgpp.tasks.source import Source
-from mgpp.tasks.task import IGNORED, Task
+from mgpp.tasks.task import Task
 
 LENGTH = 128
 UNLABELLED = "unlabelled"
@@ -37,7 +37,7 @@ def pack(rows: Any, labels: Any) -> dict[str, torch.Tensor]:
 def pack_unlabelled(path: Path, task: Task, like: torch.Tensor) -> dict[str, torch.Tensor]:
     columns = pq.read_table(path, columns=list(task.texts)).to_pydict()
     rows = task.tokenizer(*[columns[name] for name in task.texts], truncation=True, max_length=LENGTH)
-    nothing = float("nan") if like.is_floating_point() else IGNORED
+    nothing = float("nan") if like.is_floating_point() else -1
     return pack(rows, torch.full((len(rows["input_ids"]),), nothing, dtype=like.dtype))
 
 

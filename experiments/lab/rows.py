@@ -13,8 +13,6 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.nn import functional as F
 
-from mgpp.tasks.task import IGNORED
-
 BUCKET = 16  # tokens: a batch is padded to a multiple of it
 GROUP = 16  # batches: of so many rows those of like length go together
 UNLABELLED = "unlabelled"  # the part that only a teacher answers
@@ -55,9 +53,6 @@ class Rows:
             labels=torch.cat([self.labels, others.labels]),
             lengths=np.concatenate([self.lengths, others.lengths]),
         )
-
-    def has_label(self, labels: Tensor) -> Tensor:
-        return ~labels.isnan() if self.is_regression else labels != IGNORED
 
     def width(self, chosen: np.ndarray) -> int:
         """To how many tokens these rows are padded."""

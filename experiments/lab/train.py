@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForSequenceClassification, EvalPrediction
 
 import mgpp
-from mgpp.functional.distillation import distillation_loss, mean_over, soft_label_loss, squared_error
+from mgpp.functional.distillation import distillation_loss, labelled_loss, soft_label_loss, squared_error
 from mgpp.methods import from_dict
 from mgpp.tasks.metrics import classification_metrics, regression_metrics
 
@@ -202,7 +202,10 @@ def loss_of(cell: Cell, rows: Rows, taught: Tensor | None) -> Loss:
 
     def loss(logits: Tensor, chosen: Tensor) -> Tensor:
         logits, labels = logits.float(), rows.labels.index_select(0, chosen)
-        task = task_loss(logits, labels, rows, some=bool(cell.get("unlabelled")))
+        if cell.get("unlabelled"):
+            task = labelled_loss(logits, labels)
+        else:
+            task = F.mse_loss(logits.squeeze(-1), labels) if rows.is_regression else F.cross_entropy(logits, labels)
         if taught is None:
             return task
         goal = taught.index_select(0, chosen)
@@ -215,14 +218,6 @@ def loss_of(cell: Cell, rows: Rows, taught: Tensor | None) -> Loss:
         return distillation_loss(task, soft.mean(), weight=weight)
 
     return loss
-
-
-def task_loss(logits: Tensor, labels: Tensor, rows: Rows, *, some: bool) -> Tensor:
-    """The mean, of those that have a label where only some have."""
-    known = rows.has_label(labels) if some else None
-    if rows.is_regression:
-        return mean_over(F.mse_loss(logits.squeeze(-1), labels.nan_to_num(), reduction="none"), known)
-    return mean_over(F.cross_entropy(logits, labels, reduction="none"), known)
 
 
 class Recorded:

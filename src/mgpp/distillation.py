@@ -12,7 +12,7 @@ from transformers import Trainer
 from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from mgpp.functional.distillation import distillation_loss, mean_over, soft_label_loss, squared_error
+from mgpp.functional.distillation import distillation_loss, labelled_loss, mean_over, soft_label_loss, squared_error
 
 IGNORED = -100
 _LOGITS = ("logits", "start_logits", "end_logits")
@@ -40,8 +40,9 @@ class DistillationTrainer(Trainer):
 
     An output of numbers (regression) is learned by squared error in the place of soft labels. Hidden states are
     compared layer by layer where student and teacher have as many, else the last ones; padding and labels of -100
-    count nowhere. The teacher is only read: in eval mode, without gradients, and in no checkpoint. What is logged as
-    `loss` is the sum; evaluation tells the task's loss alone.
+    count nowhere. With `unlabelled` a classifier's rows may have no label (-1, or NaN for a number): those the teacher
+    alone answers. It is only read: in eval mode, without gradients, and in no checkpoint. What is logged as `loss` is
+    the sum; evaluation tells the task's loss alone.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class DistillationTrainer(Trainer):
         temperature: float = 2.0,
         weight: float = 0.5,
         hidden_weight: float = 0.0,
+        unlabelled: bool = False,
         **kwargs: Any,
     ) -> None:
         self.distillation = Distillation(temperature=temperature, weight=weight, hidden_weight=hidden_weight)
         super().__init__(*args, **kwargs)
         self._check(teacher)
+        self.unlabelled = unlabelled
         self.teacher = teacher.to(self.args.device).eval()
         parameters = inspect.signature(teacher.forward).parameters
         self._taught = {name for name in parameters if name != "labels"}
@@ -82,7 +85,9 @@ class DistillationTrainer(Trainer):
         if not model.training:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         more = {"output_hidden_states": True} if self.distillation.hidden_weight > 0 else {}
-        outputs = model(**inputs, **more)
+        # The model's own loss would be NaN, or an error, for a row without a label.
+        shown = {name: value for name, value in inputs.items() if name != "labels"} if self.unlabelled else inputs
+        outputs = model(**shown, **more)
         with torch.no_grad(), self.accelerator.autocast():
             taught = self.teacher(**self._shown(inputs), **more)
         loss = self._joined(outputs, taught, inputs)
@@ -100,7 +105,7 @@ class DistillationTrainer(Trainer):
         """Means over this batch, all three."""
         keep = self._keep(inputs)
         soft = [self._soft(outputs[name], taught[name], keep) for name in _LOGITS if name in outputs]
-        task = outputs["loss"]
+        task = labelled_loss(outputs["logits"], inputs["labels"]) if self.unlabelled else outputs["loss"]
         if keep is not None and keep.ndim > 1 and not bool(keep.any()):
             task = soft[0] * 0  # the mean over no token is NaN
         hidden = None

@@ -45,9 +45,10 @@ def test_the_teacher_is_the_dense_run_of_the_same_seed_or_the_one_that_was_named
 
 
 def test_dense_runs_know_nothing_of_distillation(comparison):
-    asked = replace(comparison, teacher=AUTO, training={**comparison.training, "distil_weight": 0.9})
-    assert {cell.config.distil_weight for cell in asked.dense()} == {0.5}
-    assert {cell.config.distil_weight for cell in asked.pruned()} == {0.9}
+    told = {"distil_weight": 0.9, "unlabelled": "more.csv"}
+    asked = replace(comparison, teacher=AUTO, training={**comparison.training, **told})
+    assert {(cell.config.distil_weight, cell.config.unlabelled) for cell in asked.dense()} == {(0.5, None)}
+    assert {(cell.config.distil_weight, cell.config.unlabelled) for cell in asked.pruned()} == {(0.9, "more.csv")}
 
 
 def test_a_setting_is_for_all_methods_or_for_one():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mgpp.functional.distillation import distillation_loss, mean_over, soft_label_loss, squared_error
+from mgpp.functional.distillation import distillation_loss, labelled_loss, mean_over, soft_label_loss, squared_error
 
 
 def logits(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -72,3 +72,27 @@ def test_the_parts_are_weighed():
         distillation_loss(task, soft, hidden, weight=0.25, hidden_weight=2.0), torch.tensor(10.0)
     )
     torch.testing.assert_close(distillation_loss(task, soft, weight=0.0), task)
+
+
+@pytest.mark.parametrize("numbers", [False, True], ids=["classes", "numbers"])
+@pytest.mark.parametrize("known", [[0, 1, 2, 3, 4], [1, 4], []], ids=["all", "some", "none"])
+def test_rows_without_a_label_lose_nothing_and_are_not_moved(numbers, known):
+    student = logits(5, 1 if numbers else 3).requires_grad_()
+    labels = torch.tensor([0.5, 1.0, -2.0, 0.0, 3.0], dtype=torch.float64) if numbers else torch.tensor([0, 2, 1, 0, 2])
+    shown = torch.full_like(labels, torch.nan if numbers else -1)
+    shown[known] = labels[known]
+    loss = labelled_loss(student, shown)
+    loss.backward()
+    alone = student.detach().clone().requires_grad_()
+    mean = (
+        F.mse_loss(alone[known].squeeze(-1), labels[known]) if numbers else F.cross_entropy(alone[known], labels[known])
+    )
+    expected = mean if known else alone.sum() * 0
+    expected.backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(student.grad, alone.grad)
+
+
+def test_what_labelled_rows_lose_is_computed_in_float32_for_half_precision():
+    student, labels = logits(9, 5, dtype=torch.bfloat16), torch.arange(9) % 5
+    assert torch.equal(labelled_loss(student, labels), labelled_loss(student.float(), labels))

@@ -186,11 +186,65 @@ def test_regression_is_taught_by_a_teacher_of_numbers_and_by_no_other(config, te
         ({"distil_weight": -0.1}, r"distil_weight=-0.1"),
         ({"distil_hidden": -1.0}, "distil_hidden=-1.0"),
         ({"teacher": None, "distil_weight": 0.7}, r"distil_weight=0.7 and no teacher: give one \(--teacher\)"),
+        ({"teacher": None, "unlabelled": "more.csv"}, r"unlabelled=more.csv and no teacher to answer them: give one"),
+        ({"distil_weight": 0.0, "unlabelled": "more.csv"}, r"more.csv and distil_weight=0: nobody learns from them"),
     ],
 )
 def test_distillation_that_cannot_be_done_cannot_be_configured(change, told, taught):
     with pytest.raises(ValueError, match=told):
         replace(taught, **change)
+
+
+@pytest.fixture
+def unlabelled(taught, tmp_path) -> RunConfig:
+    """With 24 texts more, beside which other columns may stand."""
+    rows = [{"text": row["text"], "stars": 3} for row in reviews(24, seed=5)]
+    return replace(taught, unlabelled=str(write_csv(tmp_path / "more.csv", rows)))
+
+
+def test_rows_without_labels_are_trained_on_and_not_scored_on(taught, unlabelled, tmp_path):
+    plain = run(replace(taught, output=str(tmp_path / "plain")))
+    result = run(unlabelled)
+    assert result["train_rows"] == plain["train_rows"] + 24
+    assert result["eval_rows"] == plain["eval_rows"]
+    told = f"and 24 rows without labels from {unlabelled.unlabelled}, which the teacher alone answers"
+    assert result["notes"] == [*plain["notes"], told]
+    assert result["config"]["unlabelled"] == unlabelled.unlabelled
+    assert outcome(unlabelled)[0] != outcome(replace(taught, output=str(tmp_path / "plain")))[0]
+
+
+def test_a_run_with_rows_without_labels_resumes_to_the_same_bits(unlabelled, tmp_path):
+    whole = replace(unlabelled, output=str(tmp_path / "whole"))
+    run(whole)
+    with pytest.raises(Killed):
+        run(unlabelled, callbacks=[At(7, stop_with(Killed))])
+    with pytest.raises(ValueError, match=r"unlabelled: was .*more.csv, now None"):
+        run(replace(unlabelled, unlabelled=None), resume=True)
+    run(unlabelled, resume=True)
+    assert outcome(unlabelled) == outcome(whole)
+
+
+def test_numbers_are_learnt_from_rows_without_labels_too(config, unlabelled, tmp_path):
+    rows = [{"text": row["text"], "label": float(row["label"])} for row in reviews(40)]
+    numbers = replace(config, data=str(write_csv(tmp_path / "rows.csv", rows)))
+    run(replace(numbers, method=None, output=str(tmp_path / "dense")))
+    result = run(replace(numbers, teacher=str(tmp_path / "dense"), unlabelled=unlabelled.unlabelled))
+    assert (result["metric"], result["train_rows"]) == ("pearson", 36 + 24)
+    assert all(value == value for value in result["after"].values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "change", "told"),
+    [
+        ([{"words": "a film"}], {}, r"more.csv has no column 'text': it has words"),
+        ([{"text": "a film"}, {"text": ""}], {}, r"row 1 of .*more.csv has no text in 'text'"),
+        ([{"text": "a film"}], {"task": "mlm"}, "task=mlm takes no rows without labels: leave --unlabelled out; text,"),
+    ],
+)
+def test_rows_that_no_teacher_can_answer_are_refused_before_anything_is_written(rows, change, told, taught, tmp_path):
+    with pytest.raises(ValueError, match=told):
+        run(replace(taught, unlabelled=str(write_csv(tmp_path / "more.csv", rows)), **change))
+    assert not Path(taught.output).exists()
 
 
 def test_a_config_is_read_back_as_it_was_written(taught):

@@ -59,6 +59,19 @@ def test_a_pair_is_found_by_its_usual_names_and_joined(tiny_bert, tmp_path):
     assert "premise + hypothesis" in task.notes[0]
 
 
+@pytest.mark.parametrize("labels", [(0, 1) * 4, ("bad", "good") * 4, (0.5, 1.0) * 4], ids=["ints", "strings", "floats"])
+def test_rows_without_labels_come_last_and_have_none(labels, tiny_bert, tmp_path):
+    more = write_csv(tmp_path / "more.csv", [{"text": "good film"}, {"text": "bad film"}])
+    plain = task_of(tiny_bert, labelled(*labels), tmp_path)
+    task = task_of(tiny_bert, labelled(*labels), tmp_path, unlabelled=str(more))
+    assert task.train[: len(plain.train)] == plain.train[:]
+    assert task.train["input_ids"][-2:] == [task.tokenizer(text)["input_ids"] for text in ("good film", "bad film")]
+    assert len(task.train) == len(plain.train) + 2
+    missing = np.array(task.train["labels"][-2:])
+    assert np.isnan(missing).all() if isinstance(labels[0], float) else (missing == -1).all()
+    assert task.evaluation[:] == plain.evaluation[:]
+
+
 def test_texts_are_cut_to_the_length_asked_for(tiny_bert, tiny_reviews):
     task = training_task("text", str(tiny_bert), Source(data=str(tiny_reviews), max_length=5), seed=0)
     assert max(len(ids) for ids in task.train["input_ids"]) == 5

@@ -69,6 +69,7 @@ SETTINGS: dict[str, Setting] = {
     "distil_temperature": Setting(float, "How soft the teacher's answers are made."),
     "distil_weight": Setting(float, "The teacher's share of the loss, 0 to 1."),
     "distil_hidden": Setting(float, "Weight of the hidden states' squared error; 0 for none."),
+    "unlabelled": Setting(str, "Rows of the same texts without labels, which the teacher alone answers."),
     "max_length": Setting(int, "Tokens a text is cut to, or packed into; by default as the task has it."),
     "group_by_length": Setting(bool, "Batches of rows of like length: less padding.", flags=("--group-by-length",)),
     "text": Setting(str, "Column of the text; found by itself where it has a usual name."),

@@ -14,6 +14,7 @@ from mgpp.run.folder import RESULT_FILE, RUN_FILE, RunFolder
 DENSE = "dense"
 AUTO = "auto"
 CELLS = "cells"
+_TAUGHT = ("distil_temperature", "distil_weight", "distil_hidden", "unlabelled")  # what only a taught run may be told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ class Comparison:
         return Path(self.output).expanduser()
 
     def dense(self) -> list[Cell]:
-        plain = {name: value for name, value in self.training.items() if not name.startswith("distil_")}
+        plain = {name: value for name, value in self.training.items() if name not in _TAUGHT}
         return [self._cell(None, 0.0, seed, {**plain, "method": None}) for seed in self.seeds]
 
     def pruned(self) -> list[Cell]:

@@ -1,7 +1,9 @@
-"""What a student loses against its teacher: soft labels, outputs that are numbers, and hidden states."""
+"""What a student loses against its teacher: soft labels, outputs that are numbers, and hidden states; and against
+labels, where some rows have none."""
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 
 def soft_label_loss(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
@@ -27,6 +29,17 @@ def mean_over(values: Tensor, keep: Tensor | None = None) -> Tensor:
     if keep is None:
         return values.mean()
     return values.where(keep, 0).sum() / keep.sum().clamp(min=1)
+
+
+def labelled_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean of what the rows that have a label lose: cross entropy, or squared error where labels are numbers.
+
+    One has none where its class is below 0, or its number NaN.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if labels.is_floating_point():
+        return mean_over((logits.squeeze(-1) - labels.nan_to_num()).square(), ~labels.isnan())
+    return mean_over(cross_entropy(logits, labels.clamp(min=0), reduction="none"), labels >= 0)
 
 
 def distillation_loss(

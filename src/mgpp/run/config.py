@@ -32,10 +32,10 @@ class RunConfig:
     The learning rate warms up over `warm_up` of the run, then falls linearly to `lr_end` times itself. Gradients are
     clipped to `max_grad_norm` (0: never) before a prior joins them. `max_steps` takes the place of `epochs`.
     `optimizer` is "mgpp", for mgpp.AdamW, or what the Trainer calls another. With a `teacher` the model learns
-    (1 - `distil_weight`) from the labels and `distil_weight` from its answers. `report_to` names trackers as the
-    Trainer does: tensorboard, wandb, mlflow, ... Code that a model or a teacher brings with it is run only with
-    `trust_remote_code`. `score_before` says whether the model is scored as loaded, too; None: where its task is scored
-    without writing text, which may take as long as the training.
+    (1 - `distil_weight`) from the labels and `distil_weight` from its answers, from which alone it learns of
+    `unlabelled` rows. `report_to` names trackers as the Trainer does: tensorboard, wandb, mlflow, ... Code that a model
+    or a teacher brings with it is run only with `trust_remote_code`. `score_before` says whether the model is scored as
+    loaded, too; None: where its task is scored without writing text, which may take as long as the training.
     """
 
     model: str
@@ -51,6 +51,7 @@ class RunConfig:
     eval_data: Data | None = None
     eval_split: str | None = None
     holdout: float = 0.1
+    unlabelled: Data | None = None
     max_length: int | None = None
     new_head: bool = False
     trust_remote_code: bool = False
@@ -131,6 +132,10 @@ class RunConfig:
         for name in ("distil_temperature", "distil_weight", "distil_hidden"):
             if self.teacher is None and getattr(self, name) != type(self).__dataclass_fields__[name].default:
                 raise ValueError(f"{name}={getattr(self, name)} and no teacher: give one (--teacher), or leave it out")
+        if self.unlabelled is not None and (self.teacher is None or self.distil_weight == 0):
+            why = "no teacher to answer them" if self.teacher is None else "distil_weight=0: nobody learns from them"
+            cure = "give one (--teacher)" if self.teacher is None else "raise it"
+            raise ValueError(f"unlabelled={describe_data(self.unlabelled)} and {why}: {cure}, or leave it out")
 
     def _require(self, name: str, holds: bool, what: str) -> None:
         if not holds:
@@ -155,7 +160,7 @@ class RunConfig:
         from mgpp import methods
 
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain |= {name: describe_data(plain[name]) for name in ("data", "eval_data")}
+        plain |= {name: describe_data(plain[name]) for name in ("data", "eval_data", "unlabelled")}
         method = None if self.method is None else methods.to_dict(self.method)
         return {**plain, "method": method, **{name: list(plain[name]) for name in _LISTS}}
 

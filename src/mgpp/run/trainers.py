@@ -97,7 +97,7 @@ def make_trainer(
     optimizer: ClassAndSettings | None = None,
     sampler: MakeSampler | None = None,
     teacher: torch.nn.Module | None = None,
-    distillation: dict[str, float] | None = None,
+    distillation: dict[str, Any] | None = None,
     on_wait: Callable[[float], None] | None = None,
     tensorboard: Path | None = None,
 ) -> Trainer:

@@ -140,6 +140,7 @@ def _trainer(
         "temperature": config.distil_temperature,
         "weight": config.distil_weight,
         "hidden_weight": config.distil_hidden,
+        "unlabelled": config.unlabelled is not None,
     }
     return make_trainer(
         plan.task,

@@ -16,6 +16,7 @@ def _kind(about: str, form: Form) -> TaskKind:
         about=f"GLUE: {about}",
         training=partial(training_task, form=form),
         evaluation=partial(evaluation_task, form=form),
+        takes_unlabelled=True,
     )
 
 

@@ -40,6 +40,11 @@ class LabelSpace:
         nameless = self.names[0] == "LABEL_0"
         return f"{self.num_labels} classes" if nameless else f"{self.num_labels} classes: {_some(self.names)}"
 
+    @property
+    def missing(self) -> int | float:
+        """In the place of a label, for a row that has none."""
+        return math.nan if self.is_regression else -1
+
     def encode(self, values: Sequence[Any]) -> list[int] | list[float]:
         if self.is_regression:
             return [float(value) for value in values]

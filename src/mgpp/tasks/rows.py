@@ -79,6 +79,15 @@ def find_parts(source: Source, *, prefer: Sequence[str] = ("validation",), strea
     return Parts(train=learnt, evaluation={name: first_rows(rows, STREAMED_ROWS) for name, rows in found.items()})
 
 
+def find_unlabelled(data: Data) -> "Dataset":
+    """Its rows: those of `train`, or of the only split."""
+    splits = load_splits(data)
+    name = next(iter(splits)) if len(splits) == 1 else "train"
+    rows = choose_split(splits, name, data=data)
+    _require_numbered([rows])
+    return rows
+
+
 def _require_numbered(parts: Iterable[Any]) -> None:
     if any(is_stream(rows) for rows in parts):
         raise ValueError("only language modelling reads a stream: leave --stream out, or give rows that have a number")

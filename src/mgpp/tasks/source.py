@@ -22,6 +22,7 @@ class Source:
 
     `data` is a hub name, a file, a folder, or an object of `datasets`. `text`, `text_pair` and `label` are columns: the
     question, its context and the answers to a task that answers; a document and its summary to one that summarises.
+    `unlabelled` are rows with the same texts and no label, which a teacher answers.
     With `trust_remote_code` the Python code that a model brings with it is run; without, such a model is refused.
     """
 
@@ -33,6 +34,7 @@ class Source:
     eval_data: Data | None = None
     eval_split: str | None = None
     holdout: float = 0.1
+    unlabelled: Data | None = None
     max_length: int | None = None
     trust_remote_code: bool = False
 

@@ -11,6 +11,7 @@ TASKS: dict[str, TaskKind] = {
         about="classification or regression of any text or pair of texts",
         training=text.training_task,
         evaluation=text.evaluation_task,
+        takes_unlabelled=True,
     ),
     "cola": glue.COLA,
     "sst2": glue.SST2,
@@ -37,6 +38,9 @@ def find_task(name: str) -> TaskKind:
 
 def training_task(name: str, model: str, source: Source, *, seed: int, new_head: bool = False) -> Task:
     kind = find_task(name)
+    if source.unlabelled is not None and not kind.takes_unlabelled:
+        able = ", ".join(other for other, kind in TASKS.items() if kind.takes_unlabelled)
+        raise ValueError(f"task={name} takes no rows without labels: leave --unlabelled out; {able} take some")
     return kind.training(model, _with_length(kind, source), seed=seed, new_head=new_head)
 
 

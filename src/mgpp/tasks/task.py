@@ -75,10 +75,12 @@ class BuildEvaluation(Protocol):
 class TaskKind:
     """An entry of the table of tasks: how a task is made from a model and its rows.
 
-    `max_length` is what texts are cut to, or packed into, where nothing else is asked for.
+    `max_length` is what texts are cut to, or packed into, where nothing else is asked for. `takes_unlabelled` says
+    whether a teacher may answer rows that have no label.
     """
 
     about: str
     training: BuildTraining
     evaluation: BuildEvaluation
     max_length: int = 128
+    takes_unlabelled: bool = False

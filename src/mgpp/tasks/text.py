@@ -1,7 +1,7 @@
 """Text classification and regression, from one text or a pair: any rows of strings with a label."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +9,11 @@ from transformers import AutoModelForSequenceClassification, DataCollatorWithPad
 
 from mgpp.tasks import metrics
 from mgpp.tasks.columns import check_column, check_texts
+from mgpp.tasks.extra import require
 from mgpp.tasks.labels import LabelColumn, LabelSpace, check_fit, check_seen, label_space, read_labels
 from mgpp.tasks.pretrained import Pretrained, find_pretrained, fit_head
-from mgpp.tasks.rows import find_evaluation, find_parts, scored_on
-from mgpp.tasks.source import Source, describe_data
+from mgpp.tasks.rows import find_evaluation, find_parts, find_unlabelled, scored_on
+from mgpp.tasks.source import Data, Source, describe_data
 from mgpp.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def training_task(model: str, source: Source, *, seed: int, new_head: bool = Fal
     pretrained = find_pretrained(model, trust_remote_code=source.trust_remote_code)
     space = fit_head(pretrained, space, labels, new_head=new_head)
     build = _Build(pretrained, space, source, columns, form)
-    return build.task(parts.train, parts.evaluation, note=parts.note, new_head=new_head)
+    task = build.task(parts.train, parts.evaluation, note=parts.note, new_head=new_head)
+    return task if source.unlabelled is None else build.with_unlabelled(task, source.unlabelled)
 
 
 def evaluation_task(model: str, source: Source, *, form: Form = ANY) -> Task:
@@ -124,14 +126,18 @@ def _find_columns(found: "Dataset", source: Source, form: Form) -> _Columns:
 
 
 def _checked(part: "Dataset", columns: _Columns, *, where: str) -> LabelColumn:
-    for column in columns.texts:
-        check_column(part, column, where=where, option="--text, --text-pair")
+    _check_texts(part, columns, where=where)
     check_column(part, columns.label, where=where, option="--label; text without labels is for --task clm or mlm")
     if columns.label in columns.texts:
         raise ValueError(f"{columns.label!r} cannot be text and label at once: name two columns (--text, --label)")
+    return read_labels(part, columns.label, where=where)
+
+
+def _check_texts(part: "Dataset", columns: _Columns, *, where: str) -> None:
+    for column in columns.texts:
+        check_column(part, column, where=where, option="--text, --text-pair")
     for column in columns.texts:
         check_texts(part, column, where=where)
-    return read_labels(part, columns.label, where=where)
 
 
 def _some(
@@ -171,6 +177,14 @@ class _Build:
             texts=tuple(self.columns.texts),
         )
 
+    def with_unlabelled(self, task: Task, data: Data) -> Task:
+        """The task with these rows after its own, to train on."""
+        rows, where = find_unlabelled(data), str(describe_data(data))
+        _check_texts(rows, self.columns, where=where)
+        together = require("datasets").concatenate_datasets([task.train, self._tokenised(rows, has_labels=False)])
+        note = f"and {len(rows):,} rows without labels from {where}, which the teacher alone answers"
+        return replace(task, train=together, notes=(*task.notes, note))
+
     def _scoring(self) -> tuple[Callable[[EvalPrediction], dict[str, float]], str]:
         everything = metrics.regression_metrics if self.space.is_regression else metrics.classification_metrics
         official = self.form.metrics
@@ -178,12 +192,13 @@ class _Build:
             return everything, "pearson" if self.space.is_regression else "accuracy"
         return partial(_some, names=official, of=everything), official[0]
 
-    def _tokenised(self, part: "Dataset") -> "Dataset":
+    def _tokenised(self, part: "Dataset", *, has_labels: bool = True) -> "Dataset":
         tokenizer, columns, space, length = self.pretrained.tokenizer, self.columns, self.space, self.source.max_length
 
         def features(batch: dict[str, list[Any]]) -> dict[str, Any]:
             second = batch[columns.pair] if columns.pair else None
             encoded = tokenizer(batch[columns.text], second, truncation=True, max_length=length)
-            return {**encoded, "labels": space.encode(batch[columns.label])}
+            count = len(encoded["input_ids"])
+            return {**encoded, "labels": space.encode(batch[columns.label]) if has_labels else [space.missing] * count}
 
         return part.map(features, batched=True, remove_columns=part.column_names, desc="tokenising")
