@@ -278,14 +278,15 @@ def test_a_teacher_with_other_labels_is_refused_with_both_shapes(tmp_path):
 
 
 @pytest.mark.parametrize("regression", [False, True], ids=["classes", "numbers"])
-def test_of_rows_without_a_label_only_the_teacher_speaks(regression, tmp_path):
+@cut_in
+def test_of_rows_without_a_label_only_the_teacher_speaks(regression, cut, tmp_path):
     outputs = {"num_labels": 1, "problem_type": "regression"} if regression else {}
     student, teacher = bert(**outputs), bert(seed=1, **outputs)
     rows = [{**row, "labels": float(row["labels"]) if regression else row["labels"]} for row in classes()]
     for row in rows[3:]:
         row["labels"] = float("nan") if regression else -1
-    distil = {"weight": 0.75, "unlabelled": True}
-    actual = gradients(tmp_path, deepcopy(student), rows, teacher=teacher, distil=distil)
+    distil = {"weight": 0.75, "unlabelled": 5 / 8}
+    actual = gradients(tmp_path, deepcopy(student), rows, teacher=teacher, distil=distil, **cut)
     batch = batch_of(rows)
     answers, taught = student(batch["input_ids"]).logits, teacher.eval()(batch["input_ids"]).logits.detach()
     if regression:
@@ -296,9 +297,19 @@ def test_of_rows_without_a_label_only_the_teacher_speaks(regression, tmp_path):
     assert_close(actual, autograd(student, 0.25 * task + 0.75 * soft))
 
 
-def test_where_all_rows_have_labels_nothing_changes_for_rows_that_may_lack_them(tmp_path):
-    plain, lenient = (
-        gradients(tmp_path, bert(), classes(), teacher=bert(seed=1), distil={"unlabelled": may_lack})
-        for may_lack in (False, True)
-    )
-    assert_close(lenient, plain)
+@pytest.mark.parametrize(
+    ("distil", "told"),
+    [
+        ({"unlabelled": 1.0}, r"unlabelled=1.0: the share of the rows that have no label, in \[0, 1\)"),
+        ({"unlabelled": 0.5, "weight": 0.0}, "unlabelled=0.5 and weight=0: nobody learns from these rows"),
+    ],
+)
+def test_rows_without_labels_that_teach_nothing_are_refused(distil, told, tmp_path):
+    with pytest.raises(ValueError, match=told):
+        gradients(tmp_path, bert(), classes(), teacher=bert(seed=1), distil=distil)
+
+
+def test_rows_with_many_answers_cannot_be_without_labels(tmp_path):
+    tagger, teacher = bert(BertForTokenClassification), bert(BertForTokenClassification, seed=1)
+    with pytest.raises(ValueError, match="unlabelled is for rows with one answer each"):
+        gradients(tmp_path, tagger, tagged(), teacher=teacher, distil={"unlabelled": 0.5})

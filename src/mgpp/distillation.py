@@ -40,9 +40,9 @@ class DistillationTrainer(Trainer):
 
     An output of numbers (regression) is learned by squared error in the place of soft labels. Hidden states are
     compared layer by layer where student and teacher have as many, else the last ones; padding and labels of -100
-    count nowhere. With `unlabelled` a classifier's rows may have no label (-1, or NaN for a number): those the teacher
-    alone answers. It is only read: in eval mode, without gradients, and in no checkpoint. What is logged as `loss` is
-    the sum; evaluation tells the task's loss alone.
+    count nowhere. A share of a classifier's rows, `unlabelled`, may have no label (-1, or NaN for a number): those the
+    teacher alone answers. It is only read: in eval mode, without gradients, and in no checkpoint. What is logged as
+    `loss` is the sum; evaluation tells the task's loss alone.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class DistillationTrainer(Trainer):
         temperature: float = 2.0,
         weight: float = 0.5,
         hidden_weight: float = 0.0,
-        unlabelled: bool = False,
+        unlabelled: float = 0.0,
         **kwargs: Any,
     ) -> None:
         self.distillation = Distillation(temperature=temperature, weight=weight, hidden_weight=hidden_weight)
         super().__init__(*args, **kwargs)
-        self._check(teacher)
         self.unlabelled = unlabelled
+        self._check(teacher)
         self.teacher = teacher.to(self.args.device).eval()
         parameters = inspect.signature(teacher.forward).parameters
         self._taught = {name for name in parameters if name != "labels"}
@@ -72,6 +72,10 @@ class DistillationTrainer(Trainer):
             raise ValueError(f"one process on {self.args.n_gpu} GPUs: start it with torchrun, one process for each")
         if _setting(self.model, "problem_type") == "multi_label_classification":
             raise ValueError("soft labels are for one class of many: a multi-label head cannot be taught")
+        if not 0 <= self.unlabelled < 1:
+            raise ValueError(f"unlabelled={self.unlabelled}: the share of the rows that have no label, in [0, 1)")
+        if self.unlabelled and self.distillation.weight == 0:
+            raise ValueError(f"unlabelled={self.unlabelled} and weight=0: nobody learns from these rows; raise it")
         if self.distillation.hidden_weight > 0:
             check_widths(getattr(self.model, "config", None), getattr(teacher, "config", None))
 
@@ -105,7 +109,7 @@ class DistillationTrainer(Trainer):
         """Means over this batch, all three."""
         keep = self._keep(inputs)
         soft = [self._soft(outputs[name], taught[name], keep) for name in _LOGITS if name in outputs]
-        task = labelled_loss(outputs["logits"], inputs["labels"]) if self.unlabelled else outputs["loss"]
+        task = self._labelled(outputs, inputs) if self.unlabelled else outputs["loss"]
         if keep is not None and keep.ndim > 1 and not bool(keep.any()):
             task = soft[0] * 0  # the mean over no token is NaN
         hidden = None
@@ -118,6 +122,12 @@ class DistillationTrainer(Trainer):
             weight=self.distillation.weight,
             hidden_weight=self.distillation.hidden_weight,
         )
+
+    def _labelled(self, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> Tensor:
+        logits, labels = outputs.get("logits"), inputs.get("labels")
+        if logits is None or logits.ndim != 2 or labels is None:
+            raise ValueError("unlabelled is for rows with one answer each, labels of -1 or NaN among them: leave it 0")
+        return labelled_loss(logits, labels, share=1 - self.unlabelled)
 
     def _soft(self, student: Tensor, teacher: Tensor, keep: Tensor | None) -> Tensor:
         if student.shape != teacher.shape:

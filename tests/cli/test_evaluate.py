@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("datasets")
 
 from mgpp.cli import main
+from mgpp.cli.evaluate import SCORING
 from tests.tiny import documents, reviews, write_csv, write_jsonl
 
 SHORT = ["--method=none", "--max-steps=2", "--batch-size=8", "--lr=5e-3", "--device=cpu", "--no-score-before"]
@@ -96,3 +97,7 @@ def test_a_damaged_memory_is_named(content, tiny_bert, tiny_reviews, tmp_path, c
     capsys.readouterr()
     assert main(["evaluate", str(out), str(tiny_reviews), "--device=cpu"]) == 2
     assert "should say how" in capsys.readouterr().err
+
+
+def test_what_only_training_reads_is_no_option_of_scoring():
+    assert not {"unlabelled", "train_split", "holdout"} & set(SCORING)

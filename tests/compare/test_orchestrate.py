@@ -16,8 +16,9 @@ pytest.importorskip("datasets")
 
 from mgpp.compare import compare
 from mgpp.compare.grid import AUTO
+from mgpp.compare.orchestrate import check_plan
 from mgpp.compare.pool import environment, launch
-from mgpp.compare.results import as_table, failures
+from mgpp.compare.results import as_table, failures, how
 from mgpp.run import RunInterrupted, run
 from mgpp.run.reasons import reason_of
 from tests.run.test_resume import Killed, stop_with
@@ -183,6 +184,39 @@ def test_bad_data_is_refused_before_any_cell_is_run(single, pretending):
     with pytest.raises(FileNotFoundError, match=r"absent.csv is not there"):
         compare(replace(single, training={**single.training, "data": "absent.csv"}), launch=pretending)
     assert pretending.begun == []
+
+
+def test_rows_for_a_teacher_to_come_are_looked_at_before_any_cell_is_run(single, pretending, tmp_path):
+    training = {**single.training, "unlabelled": "absent.csv"}
+    with pytest.raises(FileNotFoundError, match=r"absent.csv is not there"):
+        compare(replace(single, teacher=AUTO, training=training), launch=pretending)
+    assert pretending.begun == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_schedules_are_tried_on_the_steps_that_pruned_runs_have(gmp_alone, tmp_path):
+    more = tmp_path / "more.csv"
+    more.write_text("text\n" + "good film\n" * 80)
+    training = {**gmp_alone.training, "max_steps": None, "epochs": 1.0, "batch_size": 8, "unlabelled": str(more)}
+    ramp = {"gmp": {"start": 0, "end": 12, "every": 1}}
+    asked = replace(gmp_alone, teacher=AUTO, training=training, settings=ramp)
+    check_plan(asked, asked.pruned())
+    without = replace(asked, training={**training, "unlabelled": None})
+    with pytest.raises(ValueError, match="end=12 is past the run's last step 6"):
+        check_plan(without, without.pruned())
+
+
+def test_a_page_says_how_long_dense_and_pruned_runs_were_where_they_differ():
+    about = {"versions": {"mgpp": "1"}, "hardware": {"gpu": None, "processor": "a CPU"}, "eval_rows": 32}
+    dense = {**about, "steps": 2, "train_rows": 48, "config": {"unlabelled": None}}
+    pruned = {**about, "steps": 3, "train_rows": 88, "config": {"unlabelled": "more.csv"}}
+    told = {"model": "bert", "data": "rows", "metric": "accuracy", "seeds": [0], "teacher": AUTO}
+    both = {**told, "cells": [{"result": dense}, {"result": None}, {"result": pruned}]}
+    assert (
+        "2 steps over 48 rows dense, 3 steps over 88 rows pruned, with `more.csv`, which has no labels, 32 rows scored"
+        in how(both)
+    )
+    assert "2 steps over 48 rows, 32 rows scored" in how({**told, "cells": [{"result": dense}, {"result": dense}]})
 
 
 def test_an_interrupt_stops_the_processes_and_the_finished_stay(single, pretending, tmp_path):

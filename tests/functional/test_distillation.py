@@ -93,6 +93,25 @@ def test_rows_without_a_label_lose_nothing_and_are_not_moved(numbers, known):
     torch.testing.assert_close(student.grad, alone.grad)
 
 
+@pytest.mark.parametrize("numbers", [False, True], ids=["classes", "numbers"])
+def test_with_the_share_of_labelled_rows_a_batch_is_the_mean_of_its_pieces(numbers):
+    student = logits(6, 1 if numbers else 3)
+    labels = (
+        torch.tensor([1.0, torch.nan, torch.nan, 2.0, torch.nan, 0.5])
+        if numbers
+        else torch.tensor([2, -1, -1, 0, -1, 1])
+    )
+    whole = labelled_loss(student, labels, share=0.5)
+    pieces = [labelled_loss(student[rows], labels[rows], share=0.5) for rows in (slice(0, 2), slice(2, 4), slice(4, 6))]
+    torch.testing.assert_close(torch.stack(pieces).mean(), whole)
+    torch.testing.assert_close(whole, labelled_loss(student, labels))
+
+
+@pytest.mark.parametrize("labels", [torch.tensor([[1.0], [3.0]]), torch.tensor([1, 3])], ids=["column", "ints"])
+def test_one_number_is_compared_with_its_own_label(labels):
+    torch.testing.assert_close(labelled_loss(torch.tensor([[2.0], [5.0]]), labels), torch.tensor(2.5))
+
+
 def test_what_labelled_rows_lose_is_computed_in_float32_for_half_precision():
     student, labels = logits(9, 5, dtype=torch.bfloat16), torch.arange(9) % 5
     assert torch.equal(labelled_loss(student, labels), labelled_loss(student.float(), labels))

@@ -207,8 +207,13 @@ def test_rows_without_labels_are_trained_on_and_not_scored_on(taught, unlabelled
     result = run(unlabelled)
     assert result["train_rows"] == plain["train_rows"] + 24
     assert result["eval_rows"] == plain["eval_rows"]
-    told = f"and 24 rows without labels from {unlabelled.unlabelled}, which the teacher alone answers"
-    assert result["notes"] == [*plain["notes"], told]
+    told = f"24 more rows without labels from {unlabelled.unlabelled}, which the teacher alone answers"
+    assert result["notes"] == [
+        *plain["notes"][:-1],
+        told,
+        plain["notes"][-1],
+    ]  # the card says the last of what is scored
+    assert f"| unlabelled | {unlabelled.unlabelled} |" in (Path(unlabelled.output) / "README.md").read_text()
     assert result["config"]["unlabelled"] == unlabelled.unlabelled
     assert outcome(unlabelled)[0] != outcome(replace(taught, output=str(tmp_path / "plain")))[0]
 
@@ -238,6 +243,11 @@ def test_numbers_are_learnt_from_rows_without_labels_too(config, unlabelled, tmp
     [
         ([{"words": "a film"}], {}, r"more.csv has no column 'text': it has words"),
         ([{"text": "a film"}, {"text": ""}], {}, r"row 1 of .*more.csv has no text in 'text'"),
+        (
+            [{"text": "a film"}],
+            {"method": mgpp.OBERT(sparsity=0.5)},
+            "samples rows with their labels, and some of .*more",
+        ),
         ([{"text": "a film"}], {"task": "mlm"}, "task=mlm takes no rows without labels: leave --unlabelled out; text,"),
     ],
 )

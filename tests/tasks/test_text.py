@@ -72,6 +72,32 @@ def test_rows_without_labels_come_last_and_have_none(labels, tiny_bert, tmp_path
     assert task.evaluation[:] == plain.evaluation[:]
 
 
+@pytest.mark.parametrize("kind", ["int8", "int64", "bool"])
+def test_a_column_may_be_called_as_a_feature_is(kind, tiny_bert, tmp_path):
+    labels = [bool(number % 2) if kind == "bool" else number % 2 for number in range(8)]
+    types = datasets.Features({"text": datasets.Value("string"), "labels": datasets.Value(kind)})
+    rows = datasets.Dataset.from_dict({"text": ["good film"] * 8, "labels": labels}, features=types)
+    more = datasets.Dataset.from_dict({"text": ["bad film"], "labels": ["unknown"], "input_ids": ["none"]})
+    source = Source(data=rows, label="labels", unlabelled=more)
+    task = training_task("text", str(tiny_bert), source, seed=0)
+    assert task.train["labels"][-1] == -1
+    assert set(task.train["labels"][:-1]) == {0, 1}
+    assert task.unlabelled == 1 / len(task.train)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda rows: datasets.DatasetDict(test=rows, other=rows), "has test, other, and no train: give one of these"),
+        (lambda rows: rows.to_iterable_dataset(), "is a stream: give rows without labels that have a number"),
+    ],
+)
+def test_rows_without_labels_that_cannot_be_told_or_counted_are_refused(make, told, tiny_bert, tmp_path):
+    more = make(datasets.Dataset.from_dict({"text": ["bad film"]}))
+    with pytest.raises(ValueError, match=told):
+        task_of(tiny_bert, labelled(*(0, 1) * 4), tmp_path, unlabelled=more)
+
+
 def test_texts_are_cut_to_the_length_asked_for(tiny_bert, tiny_reviews):
     task = training_task("text", str(tiny_bert), Source(data=str(tiny_reviews), max_length=5), seed=0)
     assert max(len(ids) for ids in task.train["input_ids"]) == 5

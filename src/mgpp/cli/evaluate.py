@@ -13,7 +13,7 @@ from mgpp.cli import options
 from mgpp.tasks import Source
 
 # Those that only training has a use for.
-_TRAINING = ("train_split", "eval_data", "holdout", "train_size")
+_TRAINING = ("train_split", "eval_data", "holdout", "unlabelled", "train_size")
 SCORING = [field.name for field in fields(Source) if field.name in options.SETTINGS and field.name not in _TRAINING]
 
 

@@ -74,8 +74,8 @@ def _plot(folder: Path, tell: Tell) -> None:
 
 def check_plan(comparison: Comparison, missing: list[Cell]) -> None:
     """Model, data and teacher are read once here, and every schedule tried: each mistake would fail in every cell."""
-    sample = comparison.dense()[0] if comparison.teacher == AUTO else missing[-1]
-    plan = make_plan(sample.config, sample.folder)
+    sample = missing[-1]  # a pruned one, if any is
+    plan = make_plan(sample.config, sample.folder, has_teacher=comparison.teacher != AUTO)
     for cell in missing:
         if cell.config.method is not None:
             cell.config.method.recipe(plan.length)

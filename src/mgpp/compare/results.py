@@ -1,7 +1,7 @@
 """What came out: means and standard deviations over seeds, as JSON with everything and as a table to read."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -94,13 +94,18 @@ def failures(results: Mapping[str, Any]) -> list[str]:
 def as_markdown(results: Mapping[str, Any]) -> str:
     heading, *lines = as_table(results)
     table = [f"| {' | '.join(line)} |" for line in (heading, ["---"] * len(heading), *lines)]
-    parts = [f"# {Path(results['model']).name} on {Path(results['data']).name}", _how(results), "\n".join(table)]
+    parts = [f"# {Path(results['model']).name} on {Path(results['data']).name}", how(results), "\n".join(table)]
     if failures(results):
         parts.append("Failed:\n\n" + "\n".join(f"- {line}" for line in failures(results)))
     return "\n\n".join(parts) + "\n"
 
 
-def _how(results: Mapping[str, Any]) -> str:
+def _results(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Of the cells that are finished, the dense ones first."""
+    return (row["result"] for row in results["cells"] if row["result"] is not None)
+
+
+def how(results: Mapping[str, Any]) -> str:
     seeds = results["seeds"]
     spread = "mean ± standard deviation" if len(seeds) > 1 else "one run each"
     told = f"`{results['model']}` fine-tuned on `{results['data']}` and pruned on the way: {results['metric']} by "
@@ -108,12 +113,15 @@ def _how(results: Mapping[str, Any]) -> str:
     if results["teacher"] is not None:
         whose = "the dense run of the same seed" if results["teacher"] == AUTO else f"`{results['teacher']}`"
         told += f" Taught by {whose}."
-    done = next((row["result"] for row in results["cells"] if row["result"] is not None), None)
+    done = next(_results(results), None)
     if done is None:
         return told
     versions = ", ".join(f"{name} {number}" for name, number in done["versions"].items())
     machine = done["hardware"]["gpu"] or done["hardware"]["processor"]
-    told += f" {done['steps']:,} steps over {done['train_rows']:,} rows, {done['eval_rows']:,} rows scored."
+    lengths = {f"{each['steps']:,} steps over {each['train_rows']:,} rows": each for each in _results(results)}
+    more = {each["config"].get("unlabelled") for each in lengths.values()} - {None}
+    told += f" {' dense, '.join(lengths)}{f' pruned, with `{more.pop()}`, which has no labels' if more else ''},"
+    told += f" {done['eval_rows']:,} rows scored."
     return f"{told} {machine}, {versions}."
 
 

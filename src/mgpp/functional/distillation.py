@@ -31,15 +31,19 @@ def mean_over(values: Tensor, keep: Tensor | None = None) -> Tensor:
     return values.where(keep, 0).sum() / keep.sum().clamp(min=1)
 
 
-def labelled_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean of what the rows that have a label lose: cross entropy, or squared error where labels are numbers.
+def labelled_loss(logits: Tensor, labels: Tensor, *, share: float | None = None) -> Tensor:
+    """The mean of what the rows that have a label lose: cross entropy, or squared error where one number is answered.
 
-    One has none where its class is below 0, or its number NaN.
+    One has none where its class is below 0, or its number NaN. Of a batch there may be more or fewer of them by chance:
+    with `share`, how many of all rows have one, each counts alike in whichever batch it is.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if labels.is_floating_point():
-        return mean_over((logits.squeeze(-1) - labels.nan_to_num()).square(), ~labels.isnan())
-    return mean_over(cross_entropy(logits, labels.clamp(min=0), reduction="none"), labels >= 0)
+    if logits.shape[-1] == 1:
+        labels = labels.to(logits.dtype)
+        each, known = (logits.reshape(labels.shape) - labels.nan_to_num()).square(), ~labels.isnan()
+    else:
+        each, known = cross_entropy(logits, labels.clamp(min=0), reduction="none"), labels >= 0
+    return mean_over(each, known) if share is None else each.where(known, 0).mean() / share
 
 
 def distillation_loss(

@@ -91,7 +91,8 @@ def _method(result: Mapping[str, Any]) -> str:
 
 def _training(result: Mapping[str, Any]) -> str:
     config = result["config"]
-    names = ("learning_rate", "lr_end", "warm_up", "max_grad_norm", "batch_size", "accumulate", "precision", "seed")
+    names = ["learning_rate", "lr_end", "warm_up", "max_grad_norm", "batch_size", "accumulate", "precision", "seed"]
+    names += ["unlabelled"] if config.get("unlabelled") is not None else []
     rows = [f"| {name} | {config[name]} |" for name in names]
     if result["teacher"] is not None:
         rows += [f"| teacher's {name} | {value} |" for name, value in result["teacher"].items()]

@@ -14,7 +14,7 @@ from mgpp.methods.times import Run
 from mgpp.run.config import RunConfig
 from mgpp.run.optimizers import look_at_optimizer, name_for_trainer
 from mgpp.run.teacher import find_teacher
-from mgpp.tasks import Task, training_task
+from mgpp.tasks import Task, describe_data, training_task
 from mgpp.tasks.pretrained import Pretrained
 
 # Batches that each process of the loader has ready.
@@ -47,8 +47,8 @@ class Plan:
         return self.task.generation is None if asked is None else asked
 
 
-def make_plan(config: RunConfig, folder: Path) -> Plan:
-    """`folder` is where the Trainer will write; nothing is written yet."""
+def make_plan(config: RunConfig, folder: Path, *, has_teacher: bool = True) -> Plan:
+    """`folder` is where the Trainer will write; nothing is written yet. `has_teacher`: it is there to be looked at."""
     args = _arguments(config, folder)
     optimizer = look_at_optimizer(config.optimizer, args)
     task = training_task(config.task, config.model, config.source, seed=config.seed, new_head=config.new_head)
@@ -65,12 +65,18 @@ def make_plan(config: RunConfig, folder: Path) -> Plan:
     length = _length(config, args, task)
     args.max_steps = length.total_steps
     args.warmup_steps = min(round(config.warm_up * length.total_steps), length.total_steps - 1)
-    plan = Plan(config, task, args, length, find_teacher(config, task))
+    plan = Plan(config, task, args, length, find_teacher(config, task) if has_teacher else None)
     _ = plan.method  # a schedule that does not fit the run raises
     if optimizer is not None and config.method is not None:
         require_betas(config.method.recipe(length), optimizer)
-    if is_stream and config.method is not None and config.method.recipe(length).samples_gradients:
-        raise ValueError("this method samples rows by their number, and a stream has none: leave --stream out")
+    if config.method is not None and config.method.recipe(length).samples_gradients:
+        if is_stream:
+            raise ValueError("this method samples rows by their number, and a stream has none: leave --stream out")
+        if task.unlabelled:
+            raise ValueError(
+                f"this method samples rows with their labels, and some of {describe_data(config.unlabelled)} would be "
+                "among them: leave --unlabelled out, or choose another method"
+            )
     return plan
 
 

@@ -140,7 +140,7 @@ def _trainer(
         "temperature": config.distil_temperature,
         "weight": config.distil_weight,
         "hidden_weight": config.distil_hidden,
-        "unlabelled": config.unlabelled is not None,
+        "unlabelled": plan.task.unlabelled,
     }
     return make_trainer(
         plan.task,

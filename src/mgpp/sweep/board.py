@@ -21,7 +21,7 @@ REPETITIONS = 10
 OWNER_FILE = ".owner"
 # A study may be shared by machines that are not alike, and keep their data in other places.
 _FREE = ("output", "workers", "device")
-_BY_NAME = ("model", "data", "teacher")
+_BY_NAME = ("model", "data", "teacher", "unlabelled")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,9 +82,11 @@ def find_parts(source: Source, *, prefer: Sequence[str] = ("validation",), strea
 def find_unlabelled(data: Data) -> "Dataset":
     """Its rows: those of `train`, or of the only split."""
     splits = load_splits(data)
-    name = next(iter(splits)) if len(splits) == 1 else "train"
-    rows = choose_split(splits, name, data=data)
-    _require_numbered([rows])
+    if len(splits) > 1 and "train" not in splits:
+        raise ValueError(f"{describe_data(data)} has {', '.join(splits)}, and no train: give one of these as a file")
+    rows = splits.get("train", next(iter(splits.values())))
+    if is_stream(rows):
+        raise ValueError(f"{describe_data(data)} is a stream: give rows without labels that have a number")
     return rows
 
 

@@ -36,7 +36,8 @@ class Task:
     labels)` keeps less of every batch; with `batch_metrics` nothing is kept, and `compute_metrics(prediction,
     compute_result=last)` is called for every batch, with its loss in `prediction.losses`. With `generation` the
     predictions are generated tokens. `sampler(batch_size=, seed=)` gives the order of the training features where it is
-    not simply shuffled.
+    not simply shuffled. `unlabelled` is the share of these that have no label. The last of the `notes` says what is
+    scored on.
     """
 
     train: Any
@@ -55,6 +56,7 @@ class Task:
     sampler: Callable[..., Sampler[int]] | None = None
     pipeline_tag: str = "text-classification"
     notes: tuple[str, ...] = ()
+    unlabelled: float = 0.0
     texts: tuple[str, ...] = ()
 
     @property

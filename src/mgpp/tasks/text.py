@@ -182,8 +182,9 @@ class _Build:
         rows, where = find_unlabelled(data), str(describe_data(data))
         _check_texts(rows, self.columns, where=where)
         together = require("datasets").concatenate_datasets([task.train, self._tokenised(rows, has_labels=False)])
-        note = f"and {len(rows):,} rows without labels from {where}, which the teacher alone answers"
-        return replace(task, train=together, notes=(*task.notes, note))
+        note = f"{len(rows):,} more rows without labels from {where}, which the teacher alone answers"
+        *others, scored_on = task.notes
+        return replace(task, train=together, notes=(*others, note, scored_on), unlabelled=len(rows) / len(together))
 
     def _scoring(self) -> tuple[Callable[[EvalPrediction], dict[str, float]], str]:
         everything = metrics.regression_metrics if self.space.is_regression else metrics.classification_metrics
@@ -194,11 +195,14 @@ class _Build:
 
     def _tokenised(self, part: "Dataset", *, has_labels: bool = True) -> "Dataset":
         tokenizer, columns, space, length = self.pretrained.tokenizer, self.columns, self.space, self.source.max_length
+        # Under other names, for a feature would else take the type of a column that is called like it.
+        own = {name: f"row's {name}" for name in [*columns.texts, *([columns.label] if has_labels else [])]}
+        rows = part.select_columns(list(own)).rename_columns(own)
 
         def features(batch: dict[str, list[Any]]) -> dict[str, Any]:
-            second = batch[columns.pair] if columns.pair else None
-            encoded = tokenizer(batch[columns.text], second, truncation=True, max_length=length)
-            count = len(encoded["input_ids"])
-            return {**encoded, "labels": space.encode(batch[columns.label]) if has_labels else [space.missing] * count}
+            second = batch[own[columns.pair]] if columns.pair else None
+            encoded = tokenizer(batch[own[columns.text]], second, truncation=True, max_length=length)
+            missing = [space.missing] * len(encoded["input_ids"])
+            return {**encoded, "labels": space.encode(batch[own[columns.label]]) if has_labels else missing}
 
-        return part.map(features, batched=True, remove_columns=part.column_names, desc="tokenising")
+        return rows.map(features, batched=True, remove_columns=rows.column_names, desc="tokenising")
