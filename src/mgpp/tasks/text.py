@@ -183,8 +183,8 @@ class _Build:
         _check_texts(rows, self.columns, where=where)
         together = require("datasets").concatenate_datasets([task.train, self._tokenised(rows, has_labels=False)])
         note = f"{len(rows):,} more rows without labels from {where}, which the teacher alone answers"
-        *others, scored_on = task.notes
-        return replace(task, train=together, notes=(*others, note, scored_on), unlabelled=len(rows) / len(together))
+        *others, scored = task.notes
+        return replace(task, train=together, notes=(*others, note, scored), unlabelled=len(rows) / len(together))
 
     def _scoring(self) -> tuple[Callable[[EvalPrediction], dict[str, float]], str]:
         everything = metrics.regression_metrics if self.space.is_regression else metrics.classification_metrics
