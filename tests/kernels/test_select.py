@@ -7,6 +7,7 @@ from mgpp.functional import score as scores
 from mgpp.functional import select as plain
 from mgpp.kernels import select as fast
 from mgpp.kernels.layout import lay_out
+from mgpp.kernels.select_kernels import HIT
 from mgpp.kernels.table import LEAST_CHUNK, Table
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -59,6 +60,15 @@ def test_a_moving_target_is_aimed_at_anew(device):
         fresh = tensors([(120, 100)], torch.float32, device)
         weights[0].copy_(fresh[0])
         selection = assert_selects_alike(weights, k, selection=selection)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [1e-6, 0.05, 3.0])
+def test_the_window_lies_around_what_a_sample_says(dtype, size, device):
+    """All of them in less than a window's keys, so that whichever is the sample's cut, the window has the true one."""
+    weights = [(size * (1 + torch.rand(30, 400) / 1024)).to(device, dtype)]
+    selection = assert_selects_alike(weights, 9000)
+    assert selection.told[HIT] == 1
 
 
 @pytest.mark.parametrize("k", [0, 1, 4999, 5000, 5001, 14_999])
