@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import torch
+from rows import UNLABELLED
 from safetensors.torch import save_file
 
 from mgpp.tasks import training_task
@@ -18,7 +19,6 @@ from mgpp.tasks.source import Source
 from mgpp.tasks.task import Task
 
 LENGTH = 128
-UNLABELLED = "unlabelled"
 
 
 def pack(rows: Any, labels: Any) -> dict[str, torch.Tensor]:

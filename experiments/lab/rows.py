@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 BUCKET = 16  # tokens: a batch is padded to a multiple of it
 GROUP = 16  # batches: of so many rows those of like length go together
 UNLABELLED = "unlabelled"  # the part that only a teacher answers
+HELD_OUT = 0.1  # of the train set, to choose settings on
 
 
 @dataclass(frozen=True)
@@ -126,3 +128,29 @@ def describe(path: Path) -> tuple[str, list[str]]:
         names = file.keys()
         parts = dict.fromkeys(name.partition(".")[0] for name in names)
         return file.metadata()["metric"], [part for part in parts if part not in ("train", UNLABELLED)]
+
+
+def train_rows(path: Path, cell: dict[str, Any], padding: int, device: str) -> Rows:
+    rows = read_rows(path, "train", padding, device)
+    if not cell.get("unlabelled"):
+        return rows
+    if cell.get("held_out") or "rows" in cell:
+        raise ValueError("rows without labels go with the whole train set: leave out unlabelled, or held_out and rows")
+    return rows.joined(read_rows(path, UNLABELLED, padding, device))
+
+
+def split(path: Path, cell: dict[str, Any], padding: int, device: str) -> tuple[Rows, dict[str, Rows]]:
+    rows = train_rows(path, {**cell, "unlabelled": cell.get("unlabelled") and cell.get("teacher")}, padding, device)
+    if "rows" in cell:  # fewer, to choose settings quickly
+        rows = rows.take(np.random.default_rng(7).permutation(len(rows))[: cell["rows"]])
+    if not cell.get("held_out"):
+        return rows, {part: read_rows(path, part, padding, device) for part in describe(path)[1]}
+    kept, out = hold_out(len(rows))
+    return rows.take(kept), {"held_out": rows.take(out)}
+
+
+def hold_out(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of so many rows are trained on, and which are not."""
+    chosen = np.random.default_rng(1234).permutation(count)
+    out = min(2000, int(HELD_OUT * count))
+    return np.sort(chosen[out:]), np.sort(chosen[:out])

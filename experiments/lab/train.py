@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scores  # noqa: F401  (its methods are added to the table)
 import torch
-from rows import UNLABELLED, Rows, describe, read_rows
+from rows import UNLABELLED, Rows, describe, hold_out, split, train_rows
 from stack import FAMILIES, Stack
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -21,7 +21,6 @@ from mgpp.functional.distillation import distillation_loss, labelled_loss, soft_
 from mgpp.methods import from_dict
 from mgpp.tasks.metrics import classification_metrics, regression_metrics
 
-HELD_OUT = 0.1  # of the train set, to choose settings on
 WARM_UP = 0.06  # of the steps, for the learning rate
 Cell = dict[str, Any]
 
@@ -151,26 +150,6 @@ def slope(t: int, total: int, *, level: float = 0.0) -> float:
     first = max(1, round(WARM_UP * total))
     from_here = max(first, round(level * total))
     return min(1.0, t / first, (total - t) / max(1, total - from_here))
-
-
-def train_rows(path: Path, cell: Cell, padding: int, device: str) -> Rows:
-    rows = read_rows(path, "train", padding, device)
-    if not cell.get("unlabelled"):
-        return rows
-    if cell.get("held_out") or "rows" in cell:
-        raise ValueError("rows without labels go with the whole train set: leave out unlabelled, or held_out and rows")
-    return rows.joined(read_rows(path, UNLABELLED, padding, device))
-
-
-def split(path: Path, cell: Cell, padding: int, device: str) -> tuple[Rows, dict[str, Rows]]:
-    rows = train_rows(path, {**cell, "unlabelled": cell.get("unlabelled") and cell.get("teacher")}, padding, device)
-    if "rows" in cell:  # fewer, to choose settings quickly
-        rows = rows.take(np.random.default_rng(7).permutation(len(rows))[: cell["rows"]])
-    if not cell.get("held_out"):
-        return rows, {part: read_rows(path, part, padding, device) for part in describe(path)[1]}
-    chosen = np.random.default_rng(1234).permutation(len(rows))
-    out = min(2000, int(HELD_OUT * len(rows)))
-    return rows.take(np.sort(chosen[out:])), {"held_out": rows.take(np.sort(chosen[:out]))}
 
 
 @functools.cache
@@ -348,6 +327,4 @@ def teacher_logits(cell: Cell, models: Path, features: Path, cache: Path, device
     logits = torch.load(path, weights_only=True).to(device)
     if not cell.get("held_out"):
         return logits
-    chosen = np.random.default_rng(1234).permutation(len(logits))
-    out = min(2000, int(HELD_OUT * len(logits)))
-    return logits[torch.as_tensor(np.sort(chosen[out:]), device=device)]
+    return logits[torch.as_tensor(hold_out(len(logits))[0], device=device)]
