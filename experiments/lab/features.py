@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import torch
-from rows import UNLABELLED
 from safetensors.torch import save_file
 
 from mgpp.tasks import training_task
@@ -19,6 +18,7 @@ from mgpp.tasks.source import Source
 from mgpp.tasks.task import Task
 
 LENGTH = 128
+UNLABELLED = "unlabelled"  # as rows.py reads it
 
 
 def pack(rows: Any, labels: Any) -> dict[str, torch.Tensor]:
