@@ -50,7 +50,6 @@ def compile_for_a_gpu(launch: Mapping[str, Any]) -> None:
         name: tl.dtype(value["dtype"]) if isinstance(value, dict) else value
         for name, value in launch["constants"].items()
     }
-    constants |= {"NATIVE": True} if "NATIVE" in constants else {}  # the interpreter has no instructions of a GPU
     signature = {name: launch["types"].get(name, "constexpr") for name in kernel.arg_names}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
     assert triton.compile(source, target=GPUTarget(*HOPPER)).asm["cubin"]

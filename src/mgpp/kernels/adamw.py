@@ -18,31 +18,22 @@ from mgpp.kernels.select_kernels import (
     count_block,
     curvature,
     key_of,
+    nothing_packed,
     record_count,
     unpack,
 )
-from mgpp.kernels.table import (
-    BLOCK,
-    TRITON,
-    address,
-    find_tensor,
-    is_native,
-    lanes_of,
-    part_of,
-    places,
-    span_of,
-)
+from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, read, span_of
 
 
 @triton.jit
 def _step(
-    weights, grads, means, squares, place, inside, is_target, low, floor, window,
+    weights, grads, means, squares, at, size, is_target, low, floor, window,
     lr, beta1, beta2, eps, decay, correction1, correction2, scale, most, c1, c2, inv_spike, inv_slab,
     PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
-    NATIVE: tl.constexpr, LEAST: tl.constexpr, WEIGHT: tl.constexpr, SQUARE: tl.constexpr, LANES: tl.constexpr,
+    LEAST: tl.constexpr, WEIGHT: tl.constexpr, SQUARE: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    w, g = _read(weights + place, inside), _read(grads + place, inside)
-    m, v = _read(means + place, inside), _read(squares + place, inside)
+    w, g = read(weights, at, size, MASKED), read(grads, at, size, MASKED)
+    m, v = read(means, at, size, MASKED), read(squares, at, size, MASKED)
     if PRIOR == "coupled":
         pull = w * spike_and_slab(w, c1, c2, inv_spike, inv_slab)
         g += tl.where(is_target, scale * pull, 0.0)
@@ -53,22 +44,23 @@ def _step(
     w = w * (1 - lr * decay) - (lr / correction1) * m / spread
     if PRIOR == "decoupled":
         w = tl.where(is_target, shrink(w, spread, lr * scale, most, c1, c2, inv_spike, inv_slab, LEAST), w)
-    tl.store(weights + place, w, mask=inside)
-    tl.store(means + place, m, mask=inside)
-    tl.store(squares + place, v, mask=inside)
-    counted = tl.zeros((LANES,), tl.int64)
+    if MASKED:
+        tl.store(weights + at, w, mask=at < size)
+        tl.store(means + at, m, mask=at < size)
+        tl.store(squares + at, v, mask=at < size)
+    else:
+        tl.store(weights + at, w)
+        tl.store(means + at, m)
+        tl.store(squares + at, v)
+    counted = nothing_packed(NARROW, BLOCK)
     if SCORE != "none":  # noqa: SIM102 (one is known when the kernel is compiled, the other when it runs)
         if is_target:
             score = w.to(WEIGHT).to(tl.float32)  # as the mask will read it
             if SCORE == "curvature":
                 score = curvature(score, v.to(SQUARE).to(tl.float32), correction2)
-            counted += count_block(key_of(score, SHIFT), inside, low, floor, window, WINDOW, NARROW, NATIVE)
+            key = key_of(score, SHIFT)
+            counted += count_block(key, at, size, low, floor, window, WINDOW, NARROW, MASKED)
     return counted
-
-
-@triton.jit
-def _read(at, inside):
-    return tl.load(at, mask=inside, other=0.0).to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["lr_of_others", "lr_of_targets", "correction1", "correction2", "scale", "most"])
@@ -78,47 +70,37 @@ def _adamw_kernel(
     beta1, beta2, eps, decay, correction1, correction2, scale, most, c1, c2, inv_spike, inv_slab,
     WEIGHT: tl.constexpr, GRAD: tl.constexpr, MEAN: tl.constexpr, SQUARE: tl.constexpr,
     PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
-    NATIVE: tl.constexpr, LEAST: tl.constexpr,
-    EVEN: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
+    LEAST: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    low, floor = tl.load(low_at).to(tl.int32), tl.load(low_at + 1).to(tl.int32)
-    place = places(BLOCK, LANES)
-    packed = tl.zeros((LANES,), tl.int64)
     counted = tl.zeros((8,), tl.int64)
+    low, floor = tl.load(low_at).to(tl.int32), tl.load(low_at + 1).to(tl.int32)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
         tensor = find_tensor(first_chunk, tensors, chunk)
-        start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
-        weights, grads = address(weight_table, tensor, WEIGHT) + start, address(grad_table, tensor, GRAD) + start
-        means, squares = address(mean_table, tensor, MEAN) + start, address(square_table, tensor, SQUARE) + start
-        here, whole = part_of(tl.load(sizes + tensor), start, CHUNK, EVEN)
-        is_target = tl.load(is_target_table + tensor) != 0
+        weights, grads = address(weight_table, tensor, WEIGHT), address(grad_table, tensor, GRAD)
+        means, squares = address(mean_table, tensor, MEAN), address(square_table, tensor, SQUARE)
+        size, is_target = tl.load(sizes + tensor), tl.load(is_target_table + tensor) != 0
         lr = tl.where(is_target, lr_of_targets, lr_of_others)
-        for span in range(0, whole, SPAN):
-            for offset in range(span, tl.minimum(span + SPAN, whole), BLOCK):
-                packed += _step(
-                    weights + offset, grads + offset, means + offset, squares + offset,
-                    place, place < whole - offset, is_target, low, floor, window,
-                    lr, beta1, beta2, eps, decay, correction1, correction2, scale, most, c1, c2, inv_spike, inv_slab,
-                    PRIOR, SCORE, SHIFT, WINDOW, NARROW, NATIVE, LEAST, WEIGHT, SQUARE, LANES,
-                )  # fmt: skip
-            if NARROW:
-                counted += unpack(packed, NARROW)
-                packed = tl.zeros((LANES,), tl.int64)
-        if not EVEN:  # noqa: SIM102
-            if whole < here:
-                rest = _step(
-                    weights + whole, grads + whole, means + whole, squares + whole,
-                    place, place < here - whole, is_target, low, floor, window,
-                    lr, beta1, beta2, eps, decay, correction1, correction2, scale, most, c1, c2, inv_spike, inv_slab,
-                    PRIOR, SCORE, SHIFT, WINDOW, NARROW, NATIVE, LEAST, WEIGHT, SQUARE, LANES,
-                )  # fmt: skip
-                if NARROW:
-                    counted += unpack(rest, NARROW)
-                else:
-                    packed += rest
-    if SCORE != "none":
-        if not NARROW:
+        start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
+        for span in range(0, CHUNK, SPAN):
+            packed = nothing_packed(NARROW, BLOCK)
+            for offset in range(span, span + SPAN, BLOCK):
+                at = start + offset + tl.arange(0, BLOCK)
+                if start + offset + BLOCK <= size:
+                    packed += _step(
+                        weights, grads, means, squares, at, size, is_target, low, floor, window,
+                        lr, beta1, beta2, eps, decay, correction1, correction2, scale, most,
+                        c1, c2, inv_spike, inv_slab,
+                        PRIOR, SCORE, SHIFT, WINDOW, NARROW, LEAST, WEIGHT, SQUARE, BLOCK, False,
+                    )  # fmt: skip
+                elif start + offset < size:
+                    packed += _step(
+                        weights, grads, means, squares, at, size, is_target, low, floor, window,
+                        lr, beta1, beta2, eps, decay, correction1, correction2, scale, most,
+                        c1, c2, inv_spike, inv_slab,
+                        PRIOR, SCORE, SHIFT, WINDOW, NARROW, LEAST, WEIGHT, SQUARE, BLOCK, True,
+                    )  # fmt: skip
             counted += unpack(packed, NARROW)
+    if SCORE != "none":
         record_count(counted, state, window, WINDOW, NARROW)
 
 
@@ -161,6 +143,6 @@ def adamw_(
             SCORE="none" if selection is None else selection.score,
             SHIFT=selection.shift if selection is not None else 0, WINDOW=WINDOW,
             NARROW=selection is not None and selection.narrow,
-            NATIVE=is_native(layout.device), LEAST=least_size(dtypes[0]),
-            EVEN=table.even, CHUNK=table.chunk, SPAN=span_of(table), BLOCK=BLOCK, LANES=lanes_of(dtypes), num_warps=4,
+            LEAST=least_size(dtypes[0]),
+            CHUNK=table.chunk, SPAN=span_of(table), BLOCK=BLOCK, num_warps=4,
         )  # fmt: skip

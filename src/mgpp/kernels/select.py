@@ -45,7 +45,7 @@ from mgpp.kernels.select_kernels import (
     resolve_digit_kernel,
     resolve_kernel,
 )
-from mgpp.kernels.table import BLOCK, MOST_CHUNKS, TRITON, is_native, lanes_of, span_of
+from mgpp.kernels.table import BLOCK, MOST_CHUNKS, TRITON, span_of
 from mgpp.kernels.zero_kernels import mask_kernel, scan_kernel, ties_kernel
 
 WINDOW = MOST_CHUNKS  # keys, 0.8% of a float32 cut's value: 512 KiB, which later count each chunk's ties
@@ -54,7 +54,6 @@ COARSE = (
 )
 NARROW = 6  # keys of a 16-bit float, 2% to 5% of its value: too many share a key there, they are counted in registers
 SAMPLE = 128  # scores of every chunk
-ALONE = 1 << 14  # counters that a launch of one program reads at once, with 32 warps: all it has is latency
 
 # A 16-bit float read as float32 has that many low bits at zero: without them its keys are dense.
 LOW_BITS = {torch.float32: 0, torch.float16: 13, torch.bfloat16: 16}
@@ -80,7 +79,7 @@ class Selection:
         self.shift = LOW_BITS[dtypes.pop()] if score == "magnitude" and len(dtypes) == 1 else 0
         self.narrow = self.shift > 0
         self.width = NARROW if self.narrow else WINDOW
-        self.window = torch.zeros(WINDOW + 1, dtype=torch.int64, device=device)  # one more: how many ties in all
+        self.window = torch.zeros(WINDOW, dtype=torch.int64, device=device)
         self.low = torch.zeros(2, dtype=torch.int64, device=device)  # where the window begins, and the floor
         # The selection's state and each tensor's zeros, which are told; the aim's state, and both's histograms.
         told = SLOTS + len(layout.sizes)
@@ -89,7 +88,7 @@ class Selection:
         self.state, self.zeros = self.counters[:SLOTS], self.counters[SLOTS:told]
         self.aim, self.digits = self.counters[told : told + SLOTS], self.counters[told + SLOTS :]
         self.factors = [torch.ones(len(group.indices), dtype=torch.float32, device=device) for group in layout.groups]
-        self.target = torch.zeros(1, dtype=torch.int64, device=device)  # k
+        self.target = torch.zeros(2, dtype=torch.int64, device=device)  # k, and the sample's
         self.aimed_at: int | None = None
         self.recorded = Recorded(device)
 
@@ -148,7 +147,8 @@ def zero_smallest_(
         selection.set_factors(factors)
     moved = selection.aimed_at != k
     if moved:
-        selection.target.fill_(k)
+        selection.target[0].fill_(k)
+        selection.target[1].fill_(k * selection.sampled // selection.total)
         selection.aimed_at = k
         if counted:  # around another target's cut
             selection.forget_count()
@@ -176,9 +176,6 @@ class _Event:
             "FIRST": first, "SECOND": second, "SCORE": self.selection.score, "SHIFT": self.selection.shift,
             "CHUNK": self.selection.layout.chunk, "BLOCK": BLOCK, **more,
         }  # fmt: skip
-
-    def _in_rows(self, group: Group) -> dict[str, object]:
-        return {"EVEN": group.table.even, "LANES": lanes_of(group.dtypes)}
 
     def __call__(self, *, moved: bool, counted: bool) -> None:
         own = self.selection
@@ -211,20 +208,18 @@ class _Event:
     def _count(self, *, again: bool = False, coarse: int = 0) -> None:
         own = self.selection
         for group, arguments in self._groups(1, 2):
-            count_kernel[(group.table.programs(8 if again else 16),)](
+            count_kernel[(group.table.programs(),)](
                 *arguments, own.state, own.low, own.window,
                 **self._constants(
-                    group, AGAIN=again, COARSE=coarse, WINDOW=WINDOW, NARROW=own.narrow, SPAN=span_of(group.table),
-                    NATIVE=is_native(own.layout.device), **self._in_rows(group),
+                    group, AGAIN=again, COARSE=coarse, WINDOW=WINDOW, NARROW=own.narrow, SPAN=span_of(group.table)
                 ),
             )  # fmt: skip
 
     def _resolve(self, *, coarse: int = 0) -> None:
         own = self.selection
         resolve_kernel[(1,)](
-            own.state, own.aim, own.low, own.window, own.target,
-            WIDTH=own.width, COARSE=coarse, BLOCK=ALONE, num_warps=32,
-        )  # fmt: skip
+            own.state, own.aim, own.low, own.window, own.target, WIDTH=own.width, COARSE=coarse, BLOCK=4096
+        )
 
     def _digits(self, *, aim: bool) -> None:
         own = self.selection
@@ -236,14 +231,14 @@ class _Event:
             start = DIGITS * (turn + 4 * aim)
             digits = own.digits[start : start + DIGITS]
             for group, arguments in self._groups(1, 2):
-                digit_kernel[(group.table.programs(16 if aim else 4),)](
+                digit_kernel[(group.table.programs(4),)](
                     *arguments, state, digits, offset,
                     **self._constants(
                         group, TOP=turn == 0, STRIDE=own.stride if aim else 1, BLOCK=SAMPLE if aim else 2 * BLOCK
                     ),
                 )  # fmt: skip
             resolve_digit_kernel[(1,)](
-                state, own.low, digits, own.target, own.sampled if aim else 1, own.total if aim else 1,
+                state, own.low, digits, own.target[aim:],
                 TOP=turn == 0, LAST=offset == offsets[-1], AIM=own.width * aim, REST=offset,
             )  # fmt: skip
 
@@ -254,10 +249,9 @@ class _Event:
                 kernel[(group.table.programs(),)](
                     *arguments, group.number, group.base, own.state, own.zeros, own.window,
                     **self._constants(group, WEIGHT=TRITON[group.dtypes[0]]),
-                    **(self._in_rows(group) if kernel is mask_kernel else {}),
                 )  # fmt: skip
             if kernel is mask_kernel:
                 scan_kernel[(1,)](
                     own.state, own.low, own.window, own.layout.chunks,
-                    WIDTH=own.width, FLOOR=not own.narrow, BLOCK=ALONE, num_warps=32,
+                    WIDTH=own.width, FLOOR=not own.narrow, BLOCK=4096,
                 )  # fmt: skip

@@ -9,7 +9,7 @@ Roles: `first` and `second` are what the score is computed from.
 import triton
 import triton.language as tl
 
-from mgpp.kernels.table import address, find_tensor, part_of, places
+from mgpp.kernels.table import address, find_tensor, read
 
 # Slots of a state: is the cut found (1: in a window; 2: above the floor; 0: not yet; -1: in no window); how many keys
 # below the window; the cut's key, how many keys below it, how many equal to it go, how many are equal; the radix
@@ -23,7 +23,7 @@ LARGEST = 0x7FFFFFFF
 _HIT, _BELOW, _CUT, _CUT_BELOW = tl.constexpr(HIT), tl.constexpr(BELOW), tl.constexpr(CUT), tl.constexpr(CUT_BELOW)
 _TIES, _EQUAL, _PREFIX, _RANK = tl.constexpr(TIES), tl.constexpr(EQUAL), tl.constexpr(PREFIX), tl.constexpr(RANK)
 _DEEP, _WENT, _STAYED = tl.constexpr(DEEP), tl.constexpr(WENT), tl.constexpr(STAYED)
-_DIGITS, _LARGEST = tl.constexpr(DIGITS), tl.constexpr(LARGEST)
+_DIGITS = tl.constexpr(DIGITS)
 _TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
 _HUGE = tl.constexpr(3.4028234663852886e38)  # and its largest
 
@@ -39,13 +39,13 @@ def curvature(weight, second_moment, correction):
 
 
 @triton.jit
-def score_of(first, second, at, inside, factor, SCORE: tl.constexpr):
+def score_of(first, second, at, size, factor, SCORE: tl.constexpr, MASKED: tl.constexpr):
     """|w| from the weights, |w|·√(v/factor) from weights and second moments, a·b, or a itself."""
-    score = tl.load(first + at, mask=inside, other=0.0).to(tl.float32)
+    score = read(first, at, size, MASKED)
     if SCORE == "curvature":
-        score = curvature(score, tl.load(second + at, mask=inside, other=0.0).to(tl.float32), factor)
+        score = curvature(score, read(second, at, size, MASKED), factor)
     if SCORE == "product":
-        score = score * tl.load(second + at, mask=inside, other=0.0).to(tl.float32)
+        score = score * read(second, at, size, MASKED)
     return score
 
 
@@ -63,64 +63,34 @@ def start_of(low, WINDOW: tl.constexpr, COARSE: tl.constexpr):
 
 
 @triton.jit
-def add_one(counters, place, where, NATIVE: tl.constexpr):
-    """One more at `counters[place]`."""
-    if NATIVE:
-        # tl.atomic_add sends every address through shared memory first, to hand them out to threads in another order:
-        # a third of a count's time, for the few keys that lie in a window.
-        tl.inline_asm_elementwise(
-            """{
-                .reg .pred counts;
-                .reg .b64 at;
-                setp.ne.b32 counts, $3, 0;
-                @counts mad.wide.s32 at, $2, 8, $1;
-                @counts red.relaxed.gpu.global.add.u64 [at], 1;
-                mov.b32 $0, 0;
-            }""",
-            "=r,l,r,r", [counters.to(tl.int64), place, where.to(tl.int32)], dtype=tl.int32, is_pure=False, pack=1,
-        )  # fmt: skip
-    else:
-        tl.atomic_add(counters + place, tl.full(place.shape, 1, tl.int64), mask=where, sem="relaxed")
-
-
-@triton.jit
-def count_keys(key, low, floor, window, WINDOW: tl.constexpr, COARSE: tl.constexpr, NATIVE: tl.constexpr):
-    """Of each lane how many keys lie below the window, from bit 21 on how many in its middle, from bit 42 on how many
-    below the floor; the others inside are counted where they belong. The middle is the last cut, where millions may be
-    equal, and would wait for one counter."""
+def count_keys(key, inside, low, floor, window, WINDOW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr):
+    """How many keys lie below the window, from bit 21 on how many in its middle, from bit 42 on how many below the
+    floor; the others inside are counted where they belong. The middle is the last cut, where millions may be equal, and
+    would wait for one counter."""
     place = (key - low) >> COARSE
-    middle = place == WINDOW // 2
-    add_one(window, place, (key >= low) & (place < WINDOW) & ~middle, NATIVE)
-    both = tl.sum((key < low).to(tl.int32) + ((key < floor).to(tl.int32) << 16), 0)
-    ends = (both & 0xFFFF).to(tl.int64) + ((both >> 16).to(tl.int64) << 42)
-    return ends + (tl.sum(middle.to(tl.int32), 0).to(tl.int64) << 21)
+    under, deep = key < low, key < floor
+    within = (key >= low) & (place < WINDOW)
+    if MASKED:
+        under &= inside
+        deep &= inside
+        within &= inside
+    middle = within & (place == WINDOW // 2)
+    tl.atomic_add(window + place, tl.full(key.shape, 1, tl.int64), mask=within & ~middle, sem="relaxed")
+    both = tl.sum(under.to(tl.int32) + (deep.to(tl.int32) << 16)).to(tl.int64)
+    return (both & 0xFFFF) + (tl.sum(middle.to(tl.int32)).to(tl.int64) << 21) + (both >> 16 << 42)
 
 
 @triton.jit
-def pack_places(key, low):
-    """Eight counters of eight bits for each lane: below the window, each of its six keys, above."""
+def pack_places(key, inside, low):
+    """Eight counters of eight bits in one number: below the window, each of its six keys, above. One of them is 1."""
     place = tl.minimum(tl.maximum(key - low + 1, 0), 7)
-    return tl.sum(tl.full(key.shape, 1, tl.int64) << (8 * place).to(tl.int64), 0)
-
-
-@triton.jit
-def count_block(
-    key, inside, low, floor, window,
-    WINDOW: tl.constexpr, NARROW: tl.constexpr, NATIVE: tl.constexpr, COARSE: tl.constexpr = 0,
-):  # fmt: skip
-    """Packed counters of each lane, for `unpack`."""
-    key = tl.where(inside, key, _LARGEST)  # above everything
-    if NARROW:
-        counted = pack_places(key, low)
-    else:
-        counted = count_keys(key, low, floor, window, WINDOW, COARSE, NATIVE)
-    return counted
+    return tl.where(inside, tl.full(key.shape, 1, tl.int64) << (8 * place).to(tl.int64), 0)
 
 
 @triton.jit
 def unpack(packed, NARROW: tl.constexpr):
-    """The counters' sums over all lanes, each of which may have counted 255 at most where the window is narrow, else
-    2²¹."""
+    """The counters' sums over all lanes. Each lane may have counted 255 at most where the window is narrow; else there
+    are no lanes, and three counters of 21 bits."""
     place = tl.arange(0, 8)
     total = tl.zeros((8,), tl.int64)
     if NARROW:
@@ -128,7 +98,7 @@ def unpack(packed, NARROW: tl.constexpr):
             total += tl.where(place == index, tl.sum((packed >> (8 * index)) & 255), 0)
     else:
         for index in tl.static_range(3):
-            total += tl.where(place == index, tl.sum((packed >> (21 * index)) & 0x1FFFFF), 0)
+            total += tl.where(place == index, (packed >> (21 * index)) & 0x1FFFFF, 0)
     return total
 
 
@@ -146,45 +116,56 @@ def record_count(counted, state, window, WINDOW: tl.constexpr, NARROW: tl.conste
 
 
 @triton.jit
+def nothing_packed(NARROW: tl.constexpr, BLOCK: tl.constexpr):
+    if NARROW:
+        packed = tl.zeros((BLOCK,), tl.int64)
+    else:
+        packed = tl.zeros((), tl.int64)
+    return packed
+
+
+@triton.jit
+def count_block(
+    key, at, size, low, floor, window,
+    WINDOW: tl.constexpr, NARROW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr = 0,
+):  # fmt: skip
+    """Packed counters, for `unpack`."""
+    if NARROW:
+        counted = pack_places(key, at < size, low)
+    else:
+        counted = count_keys(key, at < size, low, floor, window, WINDOW, MASKED, COARSE)
+    return counted
+
+
+@triton.jit
 def count_kernel(
     first_table, second_table, factors, sizes, first_chunk, tensors, chunks, state, low_at, window,
     FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
-    AGAIN: tl.constexpr, COARSE: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr, NATIVE: tl.constexpr,
-    EVEN: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
+    AGAIN: tl.constexpr, COARSE: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
+    CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`AGAIN`: only if the cut has not been found and a window may hold it. `COARSE`: one counter for 2^COARSE keys."""
     if AGAIN:
         chunks *= (tl.load(state + _HIT) == 0).to(tl.int32)
     low = start_of(tl.load(low_at).to(tl.int32), WINDOW, COARSE)
     floor = tl.load(low_at + 1).to(tl.int32)
-    place = places(BLOCK, LANES)
-    packed = tl.zeros((LANES,), tl.int64)
     counted = tl.zeros((8,), tl.int64)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
         tensor = find_tensor(first_chunk, tensors, chunk)
-        factor = tl.load(factors + tensor)
+        first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
+        size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
         start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
-        first, second = address(first_table, tensor, FIRST) + start, address(second_table, tensor, SECOND) + start
-        here, whole = part_of(tl.load(sizes + tensor), start, CHUNK, EVEN)
-        for span in range(0, whole, SPAN):
-            for offset in range(span, tl.minimum(span + SPAN, whole), BLOCK):
-                inside = place < whole - offset
-                key = key_of(score_of(first + offset, second + offset, place, inside, factor, SCORE), SHIFT)
-                packed += count_block(key, inside, low, floor, window, WINDOW, NARROW, NATIVE, COARSE)
-            if NARROW:
-                counted += unpack(packed, NARROW)
-                packed = tl.zeros((LANES,), tl.int64)
-        if not EVEN:  # noqa: SIM102 (one is known when the kernel is compiled, the other when it runs)
-            if whole < here:
-                inside = place < here - whole
-                key = key_of(score_of(first + whole, second + whole, place, inside, factor, SCORE), SHIFT)
-                rest = count_block(key, inside, low, floor, window, WINDOW, NARROW, NATIVE, COARSE)
-                if NARROW:
-                    counted += unpack(rest, NARROW)
-                else:
-                    packed += rest
-    if not NARROW:
-        counted += unpack(packed, NARROW)
+        for span in range(0, CHUNK, SPAN):
+            packed = nothing_packed(NARROW, BLOCK)
+            for offset in range(span, span + SPAN, BLOCK):
+                at = start + offset + tl.arange(0, BLOCK)
+                if start + offset + BLOCK <= size:
+                    key = key_of(score_of(first, second, at, size, factor, SCORE, False), SHIFT)
+                    packed += count_block(key, at, size, low, floor, window, WINDOW, NARROW, False, COARSE)
+                elif start + offset < size:
+                    key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
+                    packed += count_block(key, at, size, low, floor, window, WINDOW, NARROW, True, COARSE)
+            counted += unpack(packed, NARROW)
     record_count(counted, state, window, WINDOW, NARROW)
 
 
@@ -263,8 +244,8 @@ def digit_kernel(
             for offset in range(0, CHUNK, BLOCK * STRIDE):
                 if start + offset < size:
                     at = start + offset + tl.arange(0, BLOCK) * STRIDE
+                    key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
                     matching = at < size
-                    key = key_of(score_of(first, second, at, matching, factor, SCORE), SHIFT)
                     if not TOP:
                         matching &= (key >> (offset_of_digit + 8)) == prefix
                     counted += tl.histogram((key >> offset_of_digit) & (_DIGITS - 1), _DIGITS, mask=matching)
@@ -273,16 +254,14 @@ def digit_kernel(
 
 @triton.jit
 def resolve_digit_kernel(
-    state, low_at, digits, target, looked_at, total,
-    TOP: tl.constexpr, LAST: tl.constexpr, AIM: tl.constexpr, REST: tl.constexpr,
+    state, low_at, digits, target, TOP: tl.constexpr, LAST: tl.constexpr, AIM: tl.constexpr, REST: tl.constexpr
 ):  # fmt: skip
-    """One program: step into the digit that holds the cut, where `looked_at` of `total` keys have been counted.
-    `AIM` > 0: at the end, centre a window of that width on the keys that share these digits; `REST` are the bits that
-    have not been looked at."""
+    """One program: step into the digit that holds the cut. `AIM` > 0: at the end, centre a window of that width on the
+    keys that share these digits; `REST` are the bits that have not been looked at."""
     if tl.load(state + _HIT) <= 0:
         k = tl.load(target)
         if TOP:
-            rank = k * looked_at // total
+            rank = k
         else:
             rank = tl.load(state + _RANK)
         place = tl.arange(0, _DIGITS)

@@ -15,8 +15,6 @@ READABLE = {**TRITON, torch.bool: tl.int8}  # masks are read beside numbers, and
 
 LEAST_CHUNK = 8192
 BLOCK = 1024  # with 4 warps: the fastest of the sizes tried on an H200 for every kernel here
-VECTOR = 8  # numbers that a thread reads at once, at most
-_VECTOR = tl.constexpr(VECTOR)
 # Selection keeps one counter a chunk: 65,536 of them are 256 KiB, whatever the model's size.
 MOST_CHUNKS = 1 << 16
 
@@ -36,7 +34,6 @@ class Table:
         self.chunks = first[-1]
         self.sizes = torch.tensor(sizes, dtype=torch.int64, device=device)
         self.first_chunk = torch.tensor(first, dtype=torch.int32, device=device)
-        self.even = all(size % VECTOR == 0 for size in sizes)
         self._multiprocessors = _multiprocessors(device)
 
     def programs(self, per_multiprocessor: int = 16) -> int:
@@ -50,19 +47,9 @@ def _multiprocessors(device: torch.device) -> float:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def is_native(device: torch.device) -> bool:
-    """Can kernels for it have NVIDIA's instructions in them?"""
-    return device.type == "cuda" and torch.version.hip is None
-
-
 def span_of(table: Table) -> int:
     """How far a program may count in eight bits before it must add up: 128 blocks."""
     return min(table.chunk, 128 * BLOCK)
-
-
-def lanes_of(dtypes: Sequence[torch.dtype]) -> int:
-    """How wide a row of a block is, so that each thread reads 16 bytes of it and has all rows to itself."""
-    return BLOCK // 2 if all(dtype.itemsize == 4 for dtype in dtypes) else BLOCK
 
 
 @triton.jit
@@ -77,22 +64,6 @@ def find_tensor(first_chunk, tensors, chunk):
         else:
             high = middle
     return low
-
-
-@triton.jit
-def places(BLOCK: tl.constexpr, LANES: tl.constexpr):
-    """Places in a block, in rows: what is added up over the rows stays within a thread, and needs no barrier."""
-    return tl.arange(0, BLOCK // LANES)[:, None] * LANES + tl.arange(0, LANES)[None, :]
-
-
-@triton.jit
-def part_of(size, start, CHUNK: tl.constexpr, EVEN: tl.constexpr):
-    """How many numbers of a tensor a chunk has, and how many of them can be read in whole vectors."""
-    here = tl.minimum(size - start, CHUNK).to(tl.int32)
-    whole = here
-    if not EVEN:
-        whole = here // _VECTOR * _VECTOR
-    return here, tl.multiple_of(whole, _VECTOR)
 
 
 @triton.jit
