@@ -22,6 +22,7 @@ from mgpp.adamw import AdamW
 from mgpp.bench.naive import NaivePruner
 from mgpp.bench.timing import Tell, peak_bytes, release, silent, table_row, take_turns
 from mgpp.methods import METHODS, from_dict
+from mgpp.methods.recommended import spelled
 from mgpp.methods.times import Run
 from mgpp.pruner import Pruner
 
@@ -171,6 +172,8 @@ def _sides(device: torch.device, *, naive: bool) -> dict[str, Start]:
         "mgpp curvature decoupled": pruned(theirs, **DECOUPLED, score="curvature"),
         "mgpp curvature decoupled faster, mgpp.AdamW": pruned(ours, **DECOUPLED, score="curvature", lr_power=0.5),
         "mgpp curvature decoupled faster": pruned(theirs, **DECOUPLED, score="curvature", lr_power=0.5),
+        "recommended, mgpp.AdamW": pruned(ours, **spelled({"method": "mgpp"})),
+        "recommended": pruned(theirs, **spelled({"method": "mgpp"})),
         "gmp curvature, mgpp.AdamW": pruned(ours, method="gmp", score="curvature"),
         "gmp curvature": pruned(theirs, method="gmp", score="curvature"),
         "mgpp 2x1": pruned(theirs, method="mgpp", structure="2x1"),

@@ -74,11 +74,12 @@ def shrink_by_prior_(
     for weight, moment, strength in zip(weights, second_moments, strengths, strict=True):
         stiffness = stiffness_of[strength]
         for w, v, part, spread in pieces(room, weight, moment):
-            torch.sqrt(v, out=spread).add_(strength.floor)
+            # A root in two: torch.sqrt may be MKL's, which takes longer than both.
+            torch.rsqrt(v, out=spread).reciprocal_().add_(strength.floor)
             if strength.floor < SMALLEST:
                 spread.clamp_(min=SMALLEST)
             stiffness(w, out=part).div_(spread).clamp_(max=1)
-            # A weight that is not zero stays so: 1e-37 of it, which is nothing beside a larger one.
+            # A weight that is not zero stays so: `least` of it, which is nothing beside a larger one.
             rest = torch.clamp(w, -least, least, out=spread)
             if strength.limit < LARGEST:
                 w.sub_(part.mul_(w).clamp_(-strength.limit, strength.limit)).add_(rest)
