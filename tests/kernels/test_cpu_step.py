@@ -9,6 +9,7 @@ from mgpp import kernels
 from mgpp.functional import adamw as plain
 from mgpp.functional import prior as plain_prior
 from mgpp.functional.adamw import Adam, Parts, Pull
+from mgpp.functional.score import curvature
 from mgpp.kernels import cpu_step
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -97,7 +98,16 @@ def test_however_often_a_weight_is_shrunk_to_nothing_it_stays_where_it_is_no_zer
     for _ in range(10):
         kernels.shrink_by_prior_(weights, [torch.full((5,), 1e-8)], scratch={}, **numbers, **PAPER)
     assert torch.equal(weights[0].sign(), before.sign())
-    assert (weights[0].abs() <= 2e-37).all()
+    assert (weights[0].abs() <= plain_prior.least_size(torch.float32)).all()
+
+
+@pytest.mark.parametrize("shrink_", [kernels.shrink_by_prior_, plain_prior.shrink_by_prior_])
+def test_of_a_weight_shrunk_to_nothing_no_square_and_no_score_is_slow_to_compute(shrink_):
+    weight, moment, one = torch.linspace(1e-6, 1e-2, 300), torch.full((300,), 1e-20), torch.ones(())
+    how = {"scratch": {}} if shrink_ is kernels.shrink_by_prior_ else {}
+    shrink_([weight], [moment], scales=[1.0], corrections=[1.0], eps=[0.0], **how, **PAPER)
+    assert (weight == plain_prior.least_size(torch.float32)).all()
+    assert torch.minimum(weight.square(), curvature(weight, moment, one)).min() > torch.finfo(torch.float32).tiny
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

@@ -114,7 +114,7 @@ class Stiffness:
 
     def __call__(self, w: Tensor, *, out: Tensor) -> Tensor:
         # clamp: what lies further out is nothing beside the slab's part, and slow to compute.
-        in_spike = torch.addcmul(self.offset, w, w, value=-self.c2, out=out).clamp_(min=-80).sigmoid_()
+        in_spike = torch.addcmul(self.offset, w, w, value=-self.c2, out=out).clamp_(min=-60).sigmoid_()
         return torch.add(self.slab, in_spike, alpha=self.spike, out=out)
 
 
