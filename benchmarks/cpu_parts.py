@@ -42,6 +42,7 @@ ONE: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], object]] = {
     "size": lambda w, v, one, other: torch.abs(w, out=one),
     "product": lambda w, v, one, other: torch.mul(w, v, out=one),
     "square root": lambda w, v, one, other: torch.sqrt(v, out=one),
+    "one over the root, and that inverted": lambda w, v, one, other: torch.rsqrt(v, out=one).reciprocal_(),
     "sigmoid, in the cache": lambda w, v, one, other: one.sigmoid_(),
     "bound, in the cache": lambda w, v, one, other: one.clamp_(max=1),
     "comparison, in the cache": lambda w, v, one, other: torch.le(one, 0.5, out=other),
