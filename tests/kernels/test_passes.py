@@ -11,7 +11,7 @@ from mgpp.functional import prior as plain_prior
 from mgpp.functional import select as plain_select
 from mgpp.functional.score import curvature, magnitude
 from mgpp.kernels import cpu, cpu_step, passes
-from mgpp.kernels.passes import Passes, Strength
+from mgpp.kernels.passes import Odds, Passes, Strength
 from tests.kernels.conftest import compiled
 from tests.kernels.test_cpu import assert_selects_alike
 
@@ -30,9 +30,11 @@ def fresh():
 def test_the_probability_of_the_spike_is_exact_to_a_few_roundings():
     weight = torch.arange(-700, 701) / 64  # squares are exact, so that what is off is the exponential's
     grad = torch.zeros_like(weight)
-    compiled().add_prior_gradient_([weight], [grad], Strength(spike=1.0, slab=0.0, limit=INF), (-25.0, 1.0))
+    compiled().add_prior_gradient_(
+        [weight], [grad], Strength(spike=1.0, slab=0.0, limit=INF), Odds(-25.0, 1.0, most=87.0)
+    )
     exact = weight.double() * torch.sigmoid(25 - weight.double().square())
-    kept = weight.double().square() <= 85  # further out it is held at e^-60
+    kept = weight.double().square() <= 112  # further out it is held at e^-87
     torch.testing.assert_close(grad.double()[kept], exact[kept], rtol=2e-7, atol=0)
 
 
@@ -46,7 +48,9 @@ def test_a_pull_past_the_range_of_float32_ends_where_the_twins_does():
 
 def test_shrinking_leaves_a_zero_and_its_sign():
     weight = torch.tensor([0.0, -0.0])
-    compiled().shrink_([weight], [torch.ones(2)], [Strength(spike=1e9, slab=10.0, limit=INF)], (-12.0, 5e8))
+    compiled().shrink_(
+        [weight], [torch.ones(2)], [Strength(spike=1e9, slab=10.0, limit=INF)], Odds(-12.0, 5e8, most=36.0)
+    )
     assert weight.signbit().tolist() == [False, True]
     assert not weight.any()
 
@@ -67,8 +71,8 @@ def test_a_library_for_a_lesser_processor_gives_the_same_bits():
     for march in ("native", "x86-64"):
         grad, shrunk, zeroed = torch.zeros(5000), weight.clone(), weight.clone()
         made, strength = compiled(march), Strength(spike=1e3, slab=0.1, limit=INF, floor=1e-8)
-        made.add_prior_gradient_([weight], [grad], strength, (-12.0, 5e8))
-        made.shrink_([shrunk], [moment], [strength], (-12.0, 5e8))
+        made.add_prior_gradient_([weight], [grad], strength, Odds(-12.0, 5e8, most=36.0))
+        made.shrink_([shrunk], [moment], [strength], Odds(-12.0, 5e8, most=36.0))
         made.zero_below_([zeroed], [(moment, torch.tensor(0.7))], plain_select.Cut(5e-5, below=0, ties=0))
         results.append(torch.stack([grad, shrunk, zeroed]))
     assert torch.equal(*results)

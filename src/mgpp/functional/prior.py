@@ -118,8 +118,8 @@ def shrink_by_prior_(
 def least_size(dtype: torch.dtype) -> float:
     """The size under which the decoupled prior shrinks no weight.
 
-    It is lost beside one step, and its square and its score are not subnormal: those some processors flush to zero, and
-    others take ten times as long to compute.
+    It is nothing beside one step, and in float32 its square is not subnormal: such numbers some processors flush to
+    zero, and others take ten times as long for.
     """
     return 6e-8 if dtype == torch.float16 else 1e-12
 

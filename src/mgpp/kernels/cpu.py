@@ -18,12 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from mgpp.functional.chunks import chunks
-from mgpp.functional.prior import log_odds
 from mgpp.functional.score import magnitude
 from mgpp.functional.select import Cut, Score, find_cut, zero_below_
 from mgpp.functional.select import zero_smallest_ as by_radix_
 from mgpp.kernels import curvature, gap, passes
-from mgpp.kernels.passes import Band, Strength
+from mgpp.kernels.passes import Band, Odds, Strength
 from mgpp.kernels.pieces import buffers, pieces
 
 # The band on either side of the last cut, relative: four times the cut's last move, within these bounds. A wider one
@@ -77,17 +76,17 @@ def add_prior_gradient_(
 ) -> None:
     """Twin: mgpp.functional.prior.add_prior_gradient_. The same terms, gathered so that five passes do for ten, and
     three where weights are as an event leaves them: zero, or so large that the spike is nothing to them."""
-    c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
+    odds = Odds.of(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
     spike, limit = scale * (1 / spike_var - 1 / slab_var), abs(scale) * LARGEST
     slab = min(scale / slab_var, LARGEST)
     strength = Strength(spike=min(spike, LARGEST), slab=slab, limit=min(limit, LARGEST))
     compiled = passes.compiled()
     if compiled is not None:
-        compiled.add_prior_gradient_(weights, grads, strength, (c1, c2))
+        compiled.add_prior_gradient_(weights, grads, strength, odds)
         return
-    room, stiffness = buffers(1, weights), Stiffness(c1, c2, strength)
-    # Of a weight of this size the spike's part is e⁻¹⁸ of the slab's, and lost in rounding that.
-    far = min(math.sqrt(max(0.0, math.log(slab_var / spike_var) + 18 - c1) / c2), LARGEST) if c2 > 0 else LARGEST
+    room, stiffness = buffers(1, weights), Stiffness(odds, strength)
+    # So far out the spike is nothing to a weight.
+    far = min(math.sqrt(max(0.0, odds.most - odds.c1) / odds.c2), LARGEST) if odds.c2 > 0 else LARGEST
     pruned = True
     for weight, grad in zip(weights, grads, strict=True):
         for w, g, part in pieces(room, weight, grad):
@@ -108,13 +107,12 @@ def _is_pruned(w: Tensor, far: float, *, out: Tensor) -> bool:
 class Stiffness:
     """Twin: mgpp.functional.prior.prior_stiffness, times a strength."""
 
-    def __init__(self, c1: float, c2: float, strength: Strength) -> None:
-        self.c2, self.spike = c2, strength.spike
-        self.offset, self.slab = torch.tensor([-c1, strength.slab], dtype=torch.float32)
+    def __init__(self, odds: Odds, strength: Strength) -> None:
+        self.c2, self.most, self.spike = odds.c2, odds.most, strength.spike
+        self.offset, self.slab = torch.tensor([-odds.c1, strength.slab], dtype=torch.float32)
 
     def __call__(self, w: Tensor, *, out: Tensor) -> Tensor:
-        # clamp: what lies further out is nothing beside the slab's part, and slow to compute.
-        in_spike = torch.addcmul(self.offset, w, w, value=-self.c2, out=out).clamp_(min=-60).sigmoid_()
+        in_spike = torch.addcmul(self.offset, w, w, value=-self.c2, out=out).clamp_(min=-self.most).sigmoid_()
         return torch.add(self.slab, in_spike, alpha=self.spike, out=out)
 
 

@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.optim.adamw import adamw as torchs_adamw
 
 from mgpp.functional.adamw import Adam, Parts
-from mgpp.functional.prior import least_size, log_odds
+from mgpp.functional.prior import least_size
 from mgpp.kernels import passes
 from mgpp.kernels.cpu import LARGEST, Stiffness, add_prior_gradient_
-from mgpp.kernels.passes import Strength
+from mgpp.kernels.passes import Odds, Strength
 from mgpp.kernels.pieces import buffers, pieces
 
 SMALLEST = torch.finfo(torch.float32).tiny
@@ -57,34 +57,36 @@ def shrink_by_prior_(
     most: float = math.inf,
 ) -> None:
     """Twin: mgpp.functional.prior.shrink_by_prior_. What is one number for all is multiplied before the weights are."""
-    c1, c2 = log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
+    odds = Odds.of(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var)
     strengths = []
     for scale, correction, floor in zip(scales, corrections, eps, strict=True):
         root = math.sqrt(float(correction))
-        slab = min(scale * root / slab_var, LARGEST)
-        spike = min(scale * root * (1 / spike_var - 1 / slab_var), LARGEST)
+        slab, spike = scale * root / slab_var, scale * root * (1 / spike_var - 1 / slab_var)
+        slab, spike = min(slab, LARGEST / 4), min(spike, LARGEST / 4)  # so that both together are finite
         limit = LARGEST if most == math.inf else min(scale * most, LARGEST)
         strengths.append(Strength(spike=spike, slab=slab, floor=floor * root, limit=limit))
     compiled = passes.compiled()
     if compiled is not None:
-        compiled.shrink_(weights, second_moments, strengths, (c1, c2))
+        compiled.shrink_(weights, second_moments, strengths, odds)
         return
     room, least = buffers(2, weights), least_size(torch.float32)
-    stiffness_of = {strength: Stiffness(c1, c2, strength) for strength in set(strengths)}  # nearly always one
+    stiffness_of = {strength: Stiffness(odds, strength) for strength in set(strengths)}  # nearly always one
     for weight, moment, strength in zip(weights, second_moments, strengths, strict=True):
         stiffness = stiffness_of[strength]
+        lowest = max(SMALLEST, (strength.spike + strength.slab) / LARGEST)  # so that a share is finite
         for w, v, part, spread in pieces(room, weight, moment):
             # A root in two: torch.sqrt may be MKL's, which takes longer than both.
             torch.rsqrt(v, out=spread).reciprocal_().add_(strength.floor)
-            if strength.floor < SMALLEST:
-                spread.clamp_(min=SMALLEST)
-            stiffness(w, out=part).div_(spread).clamp_(max=1)
-            # A weight that is not zero stays so: `least` of it, which is nothing beside a larger one.
-            rest = torch.clamp(w, -least, least, out=spread)
+            if strength.floor < lowest:
+                spread.clamp_(min=lowest)
+            stiffness(w, out=part).div_(spread)
+            size = torch.abs(w, out=spread)
             if strength.limit < LARGEST:
-                w.sub_(part.mul_(w).clamp_(-strength.limit, strength.limit)).add_(rest)
+                torch.sub(size, part.mul_(size).clamp_(max=strength.limit), out=part)
             else:
-                w.lerp_(rest, part)
+                torch.addcmul(size, part, size, value=-1, out=part)
+            torch.maximum(part, size.clamp_(max=least), out=part)
+            torch.copysign(part, w, out=w)
 
 
 FAST = Parts(add_prior_gradient_=add_prior_gradient_, step_=step_, shrink_by_prior_=shrink_by_prior_)

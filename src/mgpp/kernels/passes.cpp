@@ -69,7 +69,7 @@ inline void add(int64_t& sum, int64_t part) { __atomic_fetch_add(&sum, part, __A
 
 // ---- the prior ----
 
-// e^x for -87 <= x <= 60, to two units in the last place: 2^n · e^r with |r| <= log(2)/2, and e^r by its series. The C
+// e^x for -87 <= x <= 87, to two units in the last place: 2^n · e^r with |r| <= log(2)/2, and e^r by its series. The C
 // library's is called value by value.
 inline float exponential(float x) {
   constexpr float ROUND = 12582912.0f;  // 1.5 · 2^23: added to a small number, it leaves an integer in the last bits
@@ -90,10 +90,9 @@ inline float exponential(float x) {
   return e * power;
 }
 
-// The probability that w came from the spike. Further out than e^60 it is nothing beside the slab's part, and a small
-// part of it would be subnormal, which takes many processors ten times as long.
-inline float in_spike(float w, float c1, float c2) {
-  return 1.0f / (1.0f + exponential(at_least(at_most(c2 * (w * w) + c1, 60.0f), -87.0f)));
+// The probability that w came from the spike. The odds are held at e^most, see passes.py.
+inline float in_spike(float w, float c1, float c2, float most) {
+  return 1.0f / (1.0f + exponential(at_least(at_most(c2 * (w * w) + c1, most), -87.0f)));
 }
 
 // ---- the scores ----
@@ -270,19 +269,19 @@ void zero_below(Row* rows, int64_t count, int threads, float cut, int64_t ties) 
 
 extern "C" {
 
-void mgpp_add_prior_gradient(Row* rows, int64_t count, int threads, float c1, float c2) {
+void mgpp_add_prior_gradient(Row* rows, int64_t count, int threads, float c1, float c2, float most) {
   share(rows, count, threads, [=](Row& row, int64_t start, int64_t size) {
     const float spike = row.spike, slab = row.slab, limit = row.limit;
     blockwise(row, start, size, [&](int64_t at, int length) {
       const float* w = row.weight + at;
       float* __restrict g = row.beside + at;
       for (int i = 0; i < length; i++)
-        g[i] += at_least(at_most(w[i] * (in_spike(w[i], c1, c2) * spike + slab), limit), -limit);
+        g[i] += at_least(at_most(w[i] * (in_spike(w[i], c1, c2, most) * spike + slab), limit), -limit);
     });
   });
 }
 
-void mgpp_shrink_by_prior(Row* rows, int64_t count, int threads, float c1, float c2) {
+void mgpp_shrink_by_prior(Row* rows, int64_t count, int threads, float c1, float c2, float most) {
   share(rows, count, threads, [=](Row& row, int64_t start, int64_t size) {
     const float spike = row.spike, slab = row.slab, floor = row.floor, limit = row.limit;
     blockwise(row, start, size, [&](int64_t at, int length) {
@@ -290,7 +289,8 @@ void mgpp_shrink_by_prior(Row* rows, int64_t count, int threads, float c1, float
       const float* v = row.beside + at;
       for (int i = 0; i < length; i++) {
         const float weight = w[i], size = std::fabs(weight);
-        const float pull = size * (in_spike(size, c1, c2) * spike + slab) / at_least(std::sqrt(v[i]) + floor, TINY);
+        const float spread = at_least(std::sqrt(v[i]) + floor, TINY);
+        const float pull = (size * slab + in_spike(size, c1, c2, most) * size * spike) / spread;
         const float shrunk = at_least(size - at_most(pull, limit), size < LEAST ? size : LEAST);
         w[i] = std::copysign(shrunk, weight);
       }

@@ -28,11 +28,25 @@ if platform.machine() in ("x86_64", "AMD64"):
 CHUNK = 1 << 12  # as in passes.cpp
 ROOM = 1 << 16  # for the scores in a window, 256 KiB: all that an event takes beside the stacks of its threads
 
-Odds = tuple[float, float]  # (c1, c2) of mgpp.functional.prior.log_odds
 Band = tuple[float, float]  # of scores, from the one up to the other; it may be empty
 # Of each weight: nothing, or its second moment and that one's correction. A moment that is one number for all of a
 # weight's is a chunk of it.
 Inputs = Sequence[Sequence[Tensor]]
+
+
+class Odds(NamedTuple):
+    """Of the slab against the spike: log-odds c1 + c2·w² as in mgpp.functional.prior, held at `most`."""
+
+    c1: float
+    c2: float
+    most: float
+
+    @classmethod
+    def of(cls, *, slab_prob: float, spike_var: float, slab_var: float) -> "Odds":
+        # At most so far out, the spike's part is e⁻¹⁸ of the slab's and lost in rounding that. Without a bound it would
+        # come to be subnormal, and e to the odds more than a float32 holds.
+        most = min(math.log(slab_var) - math.log(spike_var) + 18, 87)
+        return cls(*log_odds(slab_prob=slab_prob, spike_var=spike_var, slab_var=slab_var), most)
 
 
 class Strength(NamedTuple):
@@ -69,7 +83,7 @@ class Passes:
         self.looks = 0  # passes that the last cut was found in
         table, number = (ctypes.POINTER(_Row), ctypes.c_int64, ctypes.c_int), ctypes.c_float
         self._add_prior_gradient, self._shrink = library.mgpp_add_prior_gradient, library.mgpp_shrink_by_prior
-        self._add_prior_gradient.argtypes = self._shrink.argtypes = (*table, number, number)
+        self._add_prior_gradient.argtypes = self._shrink.argtypes = (*table, number, number, number)
         self._find_cut, self._zero_below = library.mgpp_find_cut, library.mgpp_zero_below
         room, found = (ctypes.c_void_p, ctypes.c_int64), ctypes.POINTER(_Found)
         self._find_cut.argtypes = (*table, ctypes.c_int, ctypes.c_int64, number, number, *room, found)
@@ -164,7 +178,7 @@ def _is_right(passes: Passes) -> bool:
     steps = torch.linspace(-1, 1, 1001, dtype=torch.float32, device="cpu")
     weight, moment, correction = 0.1 * steps, 1e-6 * (1 + steps), torch.tensor(0.5, device="cpu")
     shape = {"slab_prob": 1e-3, "spike_var": 1e-4, "slab_var": 1.0}
-    strength, odds = Strength(spike=1 / shape["spike_var"] - 1, slab=1.0, limit=1e9), log_odds(**shape)
+    strength, odds = Strength(spike=1 / shape["spike_var"] - 1, slab=1.0, limit=1e9), Odds.of(**shape)
     pulled, pulled_by_twin, shrunk, shrunk_by_twin = steps * 0, steps * 0, weight.clone(), weight.clone()
     passes.add_prior_gradient_([weight], [pulled], strength, odds)
     add_prior_gradient_([weight], [pulled_by_twin], scale=1.0, **shape)
