@@ -89,7 +89,7 @@ def gained(which: str = "recommended") -> str:
         shown += found
     if not rows:
         return progress(0, sum(len(studies.faster(model)) for model in studies.FASTER_SEEDS))
-    head = ["", "seeds", "sparsity", *names, f"this to {RIVAL}", f"to {RIVAL + FASTER}"]
+    head = ["", "seeds", "sparsity", *names, f"faster to {RIVAL}", f"faster to {RIVAL + FASTER}"]
     return joined(table(head, rows), made_by(command_of("MODEL", WHAT), shown))
 
 
