@@ -232,3 +232,9 @@ def test_a_pruners_state_survives_its_file(tmp_path):
     torch.testing.assert_close(loaded.pop("memory"), state.pop("memory"))
     assert loaded == state
     assert [path.name for path in tmp_path.iterdir()] == [STATE_FILE]
+
+
+@pytest.mark.parametrize("no_method", ["recommended", mgpp.recommended, mgpp.MGPP])
+def test_what_is_no_method_is_refused_with_the_cure(no_method):
+    with pytest.raises(TypeError, match="is no method: give one with its settings"):
+        mgpp.PruningCallback(no_method)

@@ -1,7 +1,7 @@
 """Files that appear whole or not at all, and folders that one process has to itself."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -63,6 +63,18 @@ def alone(folder: Path, what: str) -> Iterator[None]:
         if handle is not None:
             _held.discard(handle)
             os.close(handle)
+
+
+def require_own(folder: Path, what: str, marks: Sequence[str], *, beside: Sequence[str] = ()) -> None:
+    """Refuse a folder that holds files of others: `what`'s own have plain names, which theirs may have, too.
+
+    One of `marks` lies in each of its own; what is `beside` may lie there before.
+    """
+    if not folder.is_dir() or any((folder / mark).exists() for mark in marks):
+        return
+    strangers = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK_FILE, *beside))
+    if strangers:
+        raise ValueError(f"{folder} holds files that are no {what}'s, {strangers[0]} among them: choose another folder")
 
 
 def require_free(folder: Path, what: str) -> None:

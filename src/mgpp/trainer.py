@@ -49,6 +49,10 @@ class PruningCallback(TrainerCallback):
         gradients: Gradients | None = None,
         looks: int = 100,
     ) -> None:
+        if not isinstance(method, Method):
+            raise TypeError(
+                f"method={method!r} is no method: give one with its settings, such as mgpp.recommended(sparsity=0.9)"
+            )
         self.method = method
         self.include = include
         self.exclude = exclude

@@ -8,8 +8,9 @@ import pytest
 
 pytest.importorskip("datasets")
 
+from mgpp.cli import demo as command
 from mgpp.cli import main
-from mgpp.run import demo
+from mgpp.run import RunInterrupted, demo
 from tests.tiny import PRUNABLE, reviews
 
 
@@ -37,6 +38,25 @@ def test_the_demo_ends_in_a_table_and_a_sentence(tiny_demo, capsys):
     assert out.count(zeros) == 2
     assert "weights at zero, MGPP scores" in out
     assert (tiny_demo / "mgpp" / "model.safetensors").exists()
+
+
+def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(tiny_demo, capsys):
+    (tiny_demo / "data").mkdir(parents=True)
+    (tiny_demo / "data" / "train.csv").write_text("mine")
+    assert main(["demo", "--output", str(tiny_demo)]) == 2
+    assert "holds files that are no demo's, data among them: choose another folder" in capsys.readouterr().err
+    assert [path.read_text() for path in tiny_demo.rglob("*") if path.is_file()] == ["mine"]
+
+
+def test_an_interrupted_demo_begins_anew(tiny_demo, monkeypatch, capsys):
+    def interrupt(*args, **more):
+        raise RunInterrupted("interrupted; start it again without --resume")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "run_one", interrupt)
+        assert main(["demo", "--output", str(tiny_demo)]) == 130
+    assert capsys.readouterr().err.endswith(f"mgpp: interrupted: the same command begins anew in {tiny_demo}\n")
+    assert main(["demo", "--output", str(tiny_demo)]) == 0
 
 
 def test_the_demo_may_be_run_again_and_prints_json(tiny_demo, capsys):

@@ -42,6 +42,7 @@ def test_json_holds_every_answer_and_all_advice(tmp_path, capsys):
         (["nowhere"], "no folder"),
         (["run", "run"], "is given twice"),
         (["run", "-o", "."], "is a folder: name the file to write"),
+        (["run", "-o", "rows.csv"], "rows.csv is no name of a page: end it in .html"),
         ([], "Missing argument"),
     ],
 )

@@ -258,6 +258,20 @@ def test_a_model_that_is_not_there_is_named(to, tmp_path):
         export(to(model="owner/absent"))
 
 
+def test_a_model_in_a_folder_that_is_not_whole_is_no_matter_of_the_connection(to, pruned, tmp_path):
+    cut = tmp_path / "cut"
+    shutil.copytree(pruned, cut)
+    (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"the model in .*cut cannot be loaded, is each of its files whole\?"):
+        export(to(model=str(cut)))
+    (cut / "config.json").unlink()
+    with pytest.raises(ValueError, match="the run there has not ended, and goes on with --resume"):
+        export(to(model=str(cut)))
+    (cut / "run.json").unlink()
+    with pytest.raises(ValueError, match="no model: give one that save_pretrained wrote, or a hub id"):
+        export(to(model=str(cut)))
+
+
 def test_nothing_is_written_when_scoring_fails(to, tmp_path):
     def fail(model):
         raise ValueError("no rows")

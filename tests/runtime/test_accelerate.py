@@ -199,6 +199,11 @@ def test_the_summary_names_the_path_and_the_sizes():
     assert "12 layers sparse (10." in str(made)
 
 
+def test_the_name_of_a_model_is_refused_with_the_cure():
+    with pytest.raises(TypeError, match=r"'out' is no model: load it first"):
+        mgpp.accelerate("out")
+
+
 def test_a_number_of_tokens_below_one_is_refused():
     with pytest.raises(ValueError, match="tokens=0: at least 1"):
         mgpp.accelerate(bert(), tokens=0)

@@ -121,6 +121,14 @@ def test_an_interrupted_sweep_goes_on_with_the_trials_it_had_begun(asked, preten
     assert states(results) == ["finished"] * 3
 
 
+def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(asked, pretending, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "results.json").write_text("a comparison's")
+    with pytest.raises(ValueError, match=r"no sweep's, results.json among them"):
+        sweep(asked, GRID, launch=pretending)
+    assert [path.read_text() for path in (tmp_path / "out").iterdir()] == ["a comparison's"]
+
+
 def test_a_trial_that_ended_unheard_is_told_and_not_run_again(asked, pretending, tmp_path):
     folder = tmp_path / "out" / "trials" / "0001"
 

@@ -30,7 +30,7 @@ def load_any(model: str, *, trust_remote_code: bool = False) -> PreTrainedModel:
     if is_sparse(model):
         return load_sparse(model)  # type: ignore[return-value]
     if folder.is_dir() and not (folder / "config.json").is_file():
-        raise ValueError(f"{model} holds no config.json, so no model: a run that has not ended goes on with --resume")
+        raise ValueError(no_model_in(folder))
     try:
         return _from_pretrained(model, trust_remote_code=trust_remote_code)
     except ValueError as error:
@@ -41,7 +41,18 @@ def load_any(model: str, *, trust_remote_code: bool = False) -> PreTrainedModel:
         raise
     except Exception as error:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if folder.is_dir():
+            raise ValueError(
+                f"the model in {model} cannot be loaded, is each of its files whole? ({reason})"
+            ) from error
         raise OSError(f"the model {model!r} cannot be loaded: check the name and the connection ({reason})") from error
+
+
+def no_model_in(folder: Path) -> str:
+    cure = "give one that save_pretrained wrote, or a hub id"
+    if (folder / "run.json").exists():
+        cure = "the run there has not ended, and goes on with --resume"
+    return f"{folder} holds no config.json, so no model: {cure}"
 
 
 def _from_pretrained(model: str, *, trust_remote_code: bool) -> PreTrainedModel:

@@ -15,6 +15,10 @@ def append(path: Path, result: dict[str, Any]) -> None:
 
 
 def earlier_in(path: Path) -> list[Any]:
+    around = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir() or not around.is_dir():
+        where, what = (path, "folder") if path.is_dir() else (around, "file")
+        raise ValueError(f"{where} is a {what}: name another file (--output)")
     if not path.exists():
         return []
     try:

@@ -69,6 +69,8 @@ def read_asked(
 
     chosen = dict(read_setting(setting) for setting in settings)
     if sparsity is not None:
+        if "sparsity" in chosen:
+            raise ValueError(f"--sparsity {sparsity} and --set sparsity={chosen['sparsity']}: give one of them")
         chosen["sparsity"] = sparsity
     run = {**given, **{name: value for name, words in places.items() if (value := _one(name, words)) is not None}}
     if preset is not None:

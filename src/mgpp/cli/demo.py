@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 from mgpp.cli.options import AsJson
 from mgpp.cli.progress import TrainingBar
 from mgpp.disk import alone
+from mgpp.run import RunInterrupted
 from mgpp.run.demo import METHODS, prepare, run_one, sentence
 
 
@@ -29,12 +31,13 @@ def demo(
     results: dict[str, dict[str, Any]] = {}
     with alone(Path(output), "demo"):
         settings = prepare(output)
-        for name in METHODS:
-            console.print(f"\n[bold]{name}[/bold]")
-            with TrainingBar(console) as bar:
-                results[name] = run_one(
-                    name, settings, callbacks=[bar], tell=lambda line: console.print(line, markup=False, soft_wrap=True)
-                )
+        try:
+            for name in METHODS:
+                console.print(f"\n[bold]{name}[/bold]")
+                with TrainingBar(console) as bar:
+                    results[name] = run_one(name, settings, callbacks=[bar], tell=partial(_tell, console))
+        except RunInterrupted:
+            raise RunInterrupted(f"interrupted: the same command begins anew in {output}") from None
     said = sentence(results)
     if as_json:
         typer.echo(json.dumps({"results": results, "sentence": said, "seconds": round(time.perf_counter() - began, 1)}))
@@ -43,6 +46,10 @@ def demo(
     screen.print(_table(results))
     screen.print(said)
     screen.print(f"{time.perf_counter() - began:.0f} seconds in all; the models are in {output}.", markup=False)
+
+
+def _tell(console: Console, line: str) -> None:
+    console.print(line, markup=False, soft_wrap=True)
 
 
 def _table(results: dict[str, dict[str, Any]]) -> Table:

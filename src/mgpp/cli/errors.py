@@ -7,6 +7,7 @@ from mgpp.run.reasons import RunInterrupted, RunStopped, is_full_disk, is_out_of
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 LONGEST = 600  # characters of a line: a value may be a whole file
+_IN_THE_WAY = (FileExistsError, NotADirectoryError)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -26,13 +27,14 @@ def _told(error: BaseException) -> tuple[int, str]:
     if isinstance(error, RunInterrupted):
         return INTERRUPTED, _one_line(str(error))
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
-        return INTERRUPTED, "interrupted before the run began: nothing was written"
+        return INTERRUPTED, "interrupted"
     if isinstance(error, RunStopped | FloatingPointError):
         return FAILED, _one_line(str(error))
     if is_out_of_memory(error):
         return FAILED, reason_of(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-        return BAD_INPUT, _one_line(f"{error.filename}: {error.strerror}")
+        cure = ": a file lies where a folder is needed, choose another place" if isinstance(error, _IN_THE_WAY) else ""
+        return BAD_INPUT, _one_line(f"{error.filename}: {error.strerror}{cure}")
     if isinstance(error, ValueError | OSError | ImportError):
         return BAD_INPUT, _one_line(str(error)) or type(error).__name__
     if is_full_disk(error):
@@ -43,7 +45,17 @@ def _told(error: BaseException) -> tuple[int, str]:
 def _given(error: BaseException) -> str:
     """What was no number, where pydantic reads numbers for typer and its words leave it out."""
     values = [each["input"] for each in getattr(error.__cause__, "errors", list)()]
-    return "".join(f": {value!r}" for value in values)
+    return "".join(f": {value!r}{_meant(value)}" for value in values)
+
+
+def _meant(value: object) -> str:
+    """By 90% and 0,9."""
+    text = str(value).strip()
+    try:
+        number = float(text.removesuffix("%").replace(",", ".")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        return ""
+    return f", did you mean {number:g}?"
 
 
 def _one_line(text: str) -> str:

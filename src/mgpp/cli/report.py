@@ -34,6 +34,8 @@ def report(
     place = Path(output).expanduser() if output else (read[0].folder / PAGE if len(read) == 1 else Path(PAGE))
     if place.is_dir():
         raise ValueError(f"{place} is a folder: name the file to write, such as {place / PAGE}")
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{place} is no name of a page: end it in .html")
     with as_written(runs):
         told = {"runs": [_as_record(run, read) for run in read], "against_l2": against_l2(read)} if as_json else {}
         page = str(write_page(read, place))

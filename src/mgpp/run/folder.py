@@ -70,8 +70,9 @@ class RunFolder:
         """Refuse a folder that this run may not write to; changes nothing, but for what a finished run was removing."""
         if resume and overwrite:
             raise ValueError("resume and overwrite contradict each other: give one of them")
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"{self.path} is a file: give a folder for the output")
+        for place in (self.path, *self.path.parents):
+            if place.exists() and not place.is_dir():
+                raise ValueError(f"{place} is a file: give a folder for the output")
         if resume:
             self._check_same_run(config)
         elif self._holds_run() and not overwrite:

@@ -27,6 +27,8 @@ def accelerate(model: nn.Module, *, tokens: int = 128, least_gain: float = 1.1, 
     are pruned. Experts that are kept as stacks of matrices are no layers, and stay dense. `path` is auto, compiled or
     csr: `mgpp.runtime.active()` says what auto means here.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{model!r} is no model: load it first, AutoModel….from_pretrained({model!r})")
     if tokens < 1:
         raise ValueError(f"tokens={tokens}: at least 1")
     way = active(path)

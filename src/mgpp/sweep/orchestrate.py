@@ -1,15 +1,16 @@
 """A sweep from its grid to its best: points are asked of the study one by one, run as processes, and told back."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 from mgpp.compare.pool import Launch, Pool
-from mgpp.disk import alone
+from mgpp.disk import alone, require_own
 from mgpp.run import RunInterrupted
 from mgpp.run.plan import Plan, make_plan
-from mgpp.sweep.board import Board, Search, Tell
+from mgpp.sweep.board import OWNER_FILE, Board, Search, Tell
 from mgpp.sweep.grid import Sweep
-from mgpp.sweep.study import make_pruner, make_sampler, require_optuna
+from mgpp.sweep.study import JOURNAL, make_pruner, make_sampler, require_optuna
 from mgpp.sweep.trial import TrialJob, launch
 
 CHECKED_POINTS = 2_000  # of a larger grid the rest is checked when it is run
@@ -31,6 +32,7 @@ def sweep(
     that fails is marked with its reason, and the others go on. `examples` is written into the best trial's preset.
     """
     require_optuna()
+    require_own(asked.folder, "sweep", [OWNER_FILE, JOURNAL], beside=["logs", Path(search.storage or "").name])
     pool = Pool(workers, asked.folder / "logs", launch=launch)
     make_sampler(search.sampler, asked, seed=0)
     make_pruner(search.pruner, patience=search.patience)

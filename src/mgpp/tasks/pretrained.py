@@ -18,6 +18,7 @@ from transformers import (
 
 from mgpp.artifact import is_sparse, load_sparse
 from mgpp.artifact.model import checked
+from mgpp.artifact.source import no_model_in
 from mgpp.tasks.labels import LabelColumn, LabelSpace, check_fit
 
 WEIGHT_FILES = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
@@ -145,9 +146,7 @@ def _load(auto_class: Any, name: str, *, config: PreTrainedConfig, **options: An
 def _check_folder(folder: Path) -> None:
     config = folder / "config.json"
     if not config.is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no config.json, so no model: a run that has not ended goes on with --resume"
-        )
+        raise FileNotFoundError(no_model_in(folder))
     try:
         json.loads(config.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -167,7 +166,9 @@ def _fetched(model: str, what: str, load: Callable[[], Any]) -> Any:
                 f"{model} needs Python code of its own; if you trust that code, pass --trust-remote-code"
             ) from error
         if Path(model).is_dir():
-            raise ValueError(f"the {what} in {model} cannot be loaded: {first}") from error
+            raise ValueError(
+                f"the {what} in {model} cannot be loaded, is each file there and whole? ({first})"
+            ) from error
         raise OSError(
             f"{model!r} is no local folder, and fetching its {what} from the Hugging Face hub failed: check the name "
             f"and the connection ({first})"

@@ -171,7 +171,8 @@ def _from_name(data: str, *, stream: bool) -> "dict[str, Any]":
 
 def choose_split(splits: Mapping[str, Any], name: str, *, data: Data) -> Any:
     if name not in splits:
-        raise ValueError(f"{describe_data(data)} has no split {name!r}: it has {', '.join(splits)}")
+        kind = "eval" if name.startswith(("validation", "test")) else "train"
+        raise ValueError(f"{describe_data(data)} has no split {name!r}: it has {', '.join(splits)} (--{kind}-split)")
     return splits[name]
 
 
