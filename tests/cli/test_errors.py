@@ -41,7 +41,7 @@ def test_an_interrupted_command_says_so(monkeypatch, capsys):
 
     monkeypatch.setattr(command, "names", interrupt)
     assert main(["presets"]) == 130
-    assert capsys.readouterr().err == "mgpp: interrupted\n"
+    assert capsys.readouterr().err == "mgpp: interrupted: the same command begins anew\n"
 
 
 def test_a_file_whose_name_is_no_text_is_written_and_shown(tmp_path, monkeypatch, capsys):

@@ -27,7 +27,7 @@ def _told(error: BaseException) -> tuple[int, str]:
     if isinstance(error, RunInterrupted):
         return INTERRUPTED, _one_line(str(error))
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
-        return INTERRUPTED, "interrupted"
+        return INTERRUPTED, "interrupted: the same command begins anew"
     if isinstance(error, RunStopped | FloatingPointError):
         return FAILED, _one_line(str(error))
     if is_out_of_memory(error):

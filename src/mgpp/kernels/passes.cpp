@@ -55,12 +55,15 @@ void share(Row* rows, int64_t count, int threads, const Work& given) {
   }
 }
 
-// Part(start, size) for all blocks of a chunk. Of what a processor fetches by itself it waits for half of the time.
+// Part(start, size) for all blocks of a chunk. Some processors wait half of the time for what is not asked for ahead.
 template <class Part>
 inline void blockwise(const Row& row, int64_t start, int64_t size, const Part& part) {
   for (int64_t at = start; at < start + size; at += BLOCK) {
     const float *w = row.weight + at, *v = row.beside + row.step * at;
-    for (int i = AHEAD; i < AHEAD + BLOCK; i += LINE) __builtin_prefetch(w + i, 1), __builtin_prefetch(v + row.step * i);
+    for (int i = AHEAD; i < AHEAD + BLOCK; i += LINE) {
+      __builtin_prefetch(w + i, 1);
+      __builtin_prefetch(v + row.step * i);
+    }
     part(at, static_cast<int>(std::min<int64_t>(BLOCK, start + size - at)));
   }
 }

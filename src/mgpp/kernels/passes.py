@@ -22,9 +22,9 @@ from mgpp.functional.select import Cut, zero_smallest_
 
 SOURCE = Path(__file__).with_name("passes.cpp")
 # No contraction: a product and a sum must round as the twin's do. No errno: a root that may set it is not a vector's.
-FLAGS = ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS: tuple[str, ...] = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 if platform.machine() in ("x86_64", "AMD64"):
-    FLAGS += ["-mprefer-vector-width=512"]  # where there are such: half the time of 256, which compilers choose
+    FLAGS += ("-mprefer-vector-width=512",)  # where there are such: half the time of 256, which compilers choose
 CHUNK = 1 << 12  # as in passes.cpp
 ROOM = 1 << 16  # for the scores in a window, 256 KiB: all that an event takes beside the stacks of its threads
 
