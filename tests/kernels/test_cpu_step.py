@@ -86,7 +86,7 @@ def test_shrinking_is_the_readable_one_and_makes_no_zero(scale, spread, most):
 @pytest.mark.parametrize("most", [math.inf, 1e4, 1e-3])
 @pytest.mark.parametrize("shape", [PAPER, {**PAPER, "spike_var": 1e-30}, {**PAPER, "slab_var": 1e20}])
 @pytest.mark.parametrize("scale", [0.0, 1e-18, 1e-14, 1e-12, 2e30])
-def test_so_are_weights_of_all_sizes_one_by_one(scale, shape, most):
+def test_weights_of_every_size_are_shrunk_as_the_readable_form_does(scale, shape, most):
     sizes = torch.cat([torch.zeros(3), torch.logspace(-20, 3, 4000)])
     weights, squares = [torch.cat([sizes, -sizes])], [torch.full((8006,), 1e-8)]
     readable, before = weights[0].clone(), weights[0].clone()

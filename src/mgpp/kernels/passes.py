@@ -24,7 +24,7 @@ SOURCE = Path(__file__).with_name("passes.cpp")
 # No contraction: a product and a sum must round as the twin's do. No errno: a root that may set it is not a vector's.
 FLAGS: tuple[str, ...] = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 if platform.machine() in ("x86_64", "AMD64"):
-    FLAGS += ("-mprefer-vector-width=512",)  # where there are such: half the time of 256, which compilers choose
+    FLAGS += ("-mprefer-vector-width=512",)  # where there are such; compilers choose 256
 CHUNK = 1 << 12  # as in passes.cpp
 ROOM = 1 << 16  # for the scores in a window, 256 KiB: all that an event takes beside the stacks of its threads
 
