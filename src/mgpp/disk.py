@@ -65,6 +65,12 @@ def alone(folder: Path, what: str) -> Iterator[None]:
             os.close(handle)
 
 
+def file_in_the_way(folder: Path) -> Path | None:
+    """What stands where this folder or one around it is, or would be made."""
+    found = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    return None if found.is_dir() else found
+
+
 def require_own(folder: Path, what: str, marks: Sequence[str], *, beside: Sequence[str] = ()) -> None:
     """Refuse a folder that holds files of others: `what`'s own have plain names, which theirs may have, too.
 

@@ -105,13 +105,15 @@ def test_a_model_that_is_not_found_is_named(monkeypatch, capsys):
     assert "the model 'nope' cannot be loaded: check the name and the connection" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("output", "told"), [("file/x.json", "is a file"), (".", "is a folder")])
+@pytest.mark.parametrize(
+    ("output", "told"), [("file/x.json", "is a file: name another place"), (".", "is a folder: name a file")]
+)
 def test_a_place_that_cannot_be_written_is_refused_before_anything_is_measured(output, told, tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["bench", "selection", "--sizes", "1e3", "--device", "cpu", "--output", str(tmp_path / output)]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert f"{told}: name another file (--output)" in err
+    assert f"{told} (--output)" in err
 
 
 def test_a_wrong_side_is_refused_before_a_model_is_fetched(capsys):

@@ -35,13 +35,19 @@ def test_a_long_line_keeps_what_is_wrong_and_what_to_do(capsys):
     assert line.endswith("is no text: name another column (--text)")
 
 
+@pytest.mark.parametrize("kind", [FileExistsError, NotADirectoryError])
+def test_a_file_in_the_way_is_named_with_the_cure(kind, capsys):
+    line = said(kind(17, "File exists", "afile"), capsys)
+    assert line.strip() == "mgpp: afile: File exists: a file lies where a folder is needed, choose another place"
+
+
 def test_an_interrupted_command_says_so(monkeypatch, capsys):
     def interrupt() -> list[str]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "names", interrupt)
     assert main(["presets"]) == 130
-    assert capsys.readouterr().err == "mgpp: interrupted: the same command begins anew\n"
+    assert capsys.readouterr().err == "mgpp: interrupted: give the same command once more\n"
 
 
 def test_a_file_whose_name_is_no_text_is_written_and_shown(tmp_path, monkeypatch, capsys):

@@ -134,6 +134,8 @@ def test_values_are_read_as_toml(setting, expected):
         (["--sparsity", "-0.1", *RAMP], "sparsity=-0.1: the fraction of weights to remove"),
         (["--sparsity", "much"], "--sparsity"),
         (["--sparsity", "90%"], "'90%', did you mean 0.9?"),
+        (["--sparsity", "0.5", "--train-split", "validatoin"], "it has train, validation (--train-split)"),
+        (["--sparsity", "0.5", "--eval-split", "dev"], "it has train, validation (--eval-split)"),
         (["--sparsity", "0.5", "--set", "sparsity=0.25"], "--sparsity 0.5 and --set sparsity=0.25: give one of them"),
         (RAMP, "how many weights should go? give --sparsity"),
         (["--sparsity", "0.5", "--set", "end=3500"], "end=3500 is past the run's last step 10"),
@@ -212,6 +214,13 @@ def test_a_mistake_in_model_or_data_is_one_line_and_writes_nothing(make, told, p
     line = refusal(prune("--sparsity", "0.5", *RAMP, **make(tmp_path)), capsys)
     assert told in line
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_where_the_folder_would_be_made_is_named_before_anything_is_read(prune, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    line = refusal(prune("--sparsity", "0.75", *RAMP, "--output", str(tmp_path / "file" / "out")), capsys)
+    assert f"{tmp_path / 'file'} is a file: give a folder for the output" in line
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_folder_that_holds_another_run_is_refused_unless_overwritten(prune, tmp_path, capsys):

@@ -129,6 +129,13 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_was(asked, pretendi
     assert [path.read_text() for path in (tmp_path / "out").iterdir()] == ["a comparison's"]
 
 
+def test_a_study_may_lie_in_the_folder_of_one_that_shares_it(asked, pretending, tmp_path):
+    search = replace(GRID, trials=2, storage=str(tmp_path / "out" / "shared.db"))
+    sweep(replace(asked, output=str(tmp_path / "first")), search, launch=pretending)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["shared.db"]
+    assert states(sweep(asked, replace(search, trials=3), launch=pretending)) == ["finished"] * 3
+
+
 def test_a_trial_that_ended_unheard_is_told_and_not_run_again(asked, pretending, tmp_path):
     folder = tmp_path / "out" / "trials" / "0001"
 

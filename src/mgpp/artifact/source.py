@@ -49,6 +49,7 @@ def load_any(model: str, *, trust_remote_code: bool = False) -> PreTrainedModel:
 
 
 def no_model_in(folder: Path) -> str:
+    """What to say of a folder without a config."""
     cure = "give one that save_pretrained wrote, or a hub id"
     if (folder / "run.json").exists():
         cure = "the run there has not ended, and goes on with --resume"

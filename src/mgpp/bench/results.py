@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mgpp.disk import write_whole
+from mgpp.disk import file_in_the_way, write_whole
 
 
 def append(path: Path, result: dict[str, Any]) -> None:
@@ -15,10 +15,11 @@ def append(path: Path, result: dict[str, Any]) -> None:
 
 
 def earlier_in(path: Path) -> list[Any]:
-    around = next(folder for folder in path.absolute().parents if folder.exists())
-    if path.is_dir() or not around.is_dir():
-        where, what = (path, "folder") if path.is_dir() else (around, "file")
-        raise ValueError(f"{where} is a {what}: name another file (--output)")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file (--output)")
+    file = file_in_the_way(path.parent)
+    if file is not None:
+        raise ValueError(f"{file} is a file: name another place (--output)")
     if not path.exists():
         return []
     try:

@@ -2,11 +2,13 @@
 
 import re
 import sys
+from typing import Any
 
 from mgpp.run.reasons import RunInterrupted, RunStopped, is_full_disk, is_out_of_memory, reason_of
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 LONGEST = 600  # characters of a line: a value may be a whole file
+_FLOAT = "float_parsing"  # pydantic's word for what is no number
 _IN_THE_WAY = (FileExistsError, NotADirectoryError)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -27,7 +29,7 @@ def _told(error: BaseException) -> tuple[int, str]:
     if isinstance(error, RunInterrupted):
         return INTERRUPTED, _one_line(str(error))
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
-        return INTERRUPTED, "interrupted: the same command begins anew"
+        return INTERRUPTED, "interrupted: give the same command once more"
     if isinstance(error, RunStopped | FloatingPointError):
         return FAILED, _one_line(str(error))
     if is_out_of_memory(error):
@@ -44,8 +46,8 @@ def _told(error: BaseException) -> tuple[int, str]:
 
 def _given(error: BaseException) -> str:
     """What was no number, where pydantic reads numbers for typer and its words leave it out."""
-    values = [each["input"] for each in getattr(error.__cause__, "errors", list)()]
-    return "".join(f": {value!r}{_meant(value)}" for value in values)
+    wrong: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()
+    return "".join(f": {each['input']!r}{_meant(each['input']) if each['type'] == _FLOAT else ''}" for each in wrong)
 
 
 def _meant(value: object) -> str:

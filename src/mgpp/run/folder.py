@@ -18,7 +18,7 @@ from typing import Any
 
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from mgpp.disk import LOCK_FILE, alone, on_disk, require_free, write_whole
+from mgpp.disk import LOCK_FILE, alone, file_in_the_way, on_disk, require_free, write_whole
 from mgpp.run.config import RunConfig, differences
 from mgpp.trainer import RECORDS_FILE
 
@@ -70,9 +70,9 @@ class RunFolder:
         """Refuse a folder that this run may not write to; changes nothing, but for what a finished run was removing."""
         if resume and overwrite:
             raise ValueError("resume and overwrite contradict each other: give one of them")
-        for place in (self.path, *self.path.parents):
-            if place.exists() and not place.is_dir():
-                raise ValueError(f"{place} is a file: give a folder for the output")
+        file = file_in_the_way(self.path)
+        if file is not None:
+            raise ValueError(f"{file} is a file: give a folder for the output")
         if resume:
             self._check_same_run(config)
         elif self._holds_run() and not overwrite:

@@ -26,6 +26,7 @@ _SHARD = re.compile(r"-\d+-of-\d+$|-\d{4,}$")
 
 
 # Of a stream, so many rows are scored on.
+TRAIN, EVAL = "--train-split", "--eval-split"
 STREAMED_ROWS = 200
 _TOGETHER = 10_000
 
@@ -61,19 +62,21 @@ class Parts:
 def find_parts(source: Source, *, prefer: Sequence[str] = ("validation",), streams: bool = False) -> Parts:
     """The splits that `source` names; else train, and of `prefer` as many as there are."""
     splits = load_splits(source.data, stream=source.stream)
-    train = source.train_split or _only(splits, "train", source.data, option="--train-split")
+    train = source.train_split or _only(splits, "train", source.data, option=TRAIN)
     if source.eval_split == HOLDOUT:
         found = {}
     elif source.eval_data is not None:
         others = load_splits(source.eval_data, stream=source.stream)
         names = [source.eval_split] if source.eval_split else _preferred(others, prefer) or list(others)[:1]
         where = str(describe_data(source.eval_data))
-        found = {where if len(names) == 1 else name: choose_split(others, name, data=where) for name in names}
+        found = {
+            where if len(names) == 1 else name: choose_split(others, name, data=where, option=EVAL) for name in names
+        }
     elif source.eval_split is not None:
-        found = {source.eval_split: choose_split(splits, source.eval_split, data=source.data)}
+        found = {source.eval_split: choose_split(splits, source.eval_split, data=source.data, option=EVAL)}
     else:
         found = {name: splits[name] for name in _preferred(splits, prefer) if name != train}
-    learnt = choose_split(splits, train, data=source.data)
+    learnt = choose_split(splits, train, data=source.data, option=TRAIN)
     if not streams:
         _require_numbered([learnt, *found.values()])
     return Parts(train=learnt, evaluation={name: first_rows(rows, STREAMED_ROWS) for name, rows in found.items()})
@@ -122,10 +125,9 @@ def find_evaluation(
     names = [source.eval_split] if source.eval_split else _preferred(splits, prefer) or list(splits)
     if len(names) > 1 and not set(names) <= set(prefer):
         raise ValueError(
-            f"{describe_data(source.data)} has {', '.join(splits)} and no validation: say which to score on "
-            "(--eval-split)"
+            f"{describe_data(source.data)} has {', '.join(splits)} and no validation: say which to score on ({EVAL})"
         )
-    found = {_called(name, source.data): choose_split(splits, name, data=source.data) for name in names}
+    found = {_called(name, source.data): choose_split(splits, name, data=source.data, option=EVAL) for name in names}
     if not streams:
         _require_numbered(found.values())
     return {name: first_rows(rows, STREAMED_ROWS) for name, rows in found.items()}
@@ -169,10 +171,9 @@ def _from_name(data: str, *, stream: bool) -> "dict[str, Any]":
     return _from_hub(data, stream=stream)
 
 
-def choose_split(splits: Mapping[str, Any], name: str, *, data: Data) -> Any:
+def choose_split(splits: Mapping[str, Any], name: str, *, data: Data, option: str) -> Any:
     if name not in splits:
-        kind = "eval" if name.startswith(("validation", "test")) else "train"
-        raise ValueError(f"{describe_data(data)} has no split {name!r}: it has {', '.join(splits)} (--{kind}-split)")
+        raise ValueError(f"{describe_data(data)} has no split {name!r}: it has {', '.join(splits)} ({option})")
     return splits[name]
 
 
