@@ -55,8 +55,8 @@ void share(Row* rows, int64_t count, int threads, const Work& given) {
   }
 }
 
-// Part(start, size) for all blocks of a chunk. An Intel Xeon (Sapphire Rapids) waits for what is not asked for ahead; to an
-// AMD EPYC (Zen 5) it makes no difference.
+// Part(start, size) for all blocks of a chunk. An Intel Xeon (Sapphire Rapids) waits for what is not asked for ahead;
+// to an AMD EPYC (Zen 5) it makes no difference.
 template <class Part>
 inline void blockwise(const Row& row, int64_t start, int64_t size, const Part& part) {
   for (int64_t at = start; at < start + size; at += BLOCK) {
