@@ -18,11 +18,13 @@ from mgpp.kernels.select_kernels import (
     count_block,
     curvature,
     key_of,
+    nothing_counted,
     nothing_packed,
+    only_inside,
     record_count,
     unpack,
 )
-from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, read, span_of
+from mgpp.kernels.table import BLOCK, TRITON, address, find_tensor, part_of, read, span_of
 
 
 @triton.jit
@@ -59,7 +61,9 @@ def _step(
             if SCORE == "curvature":
                 score = curvature(score, v.to(SQUARE).to(tl.float32), correction2)
             key = key_of(score, SHIFT)
-            counted += count_block(key, at, size, low, floor, window, WINDOW, NARROW, MASKED)
+            if MASKED:
+                key = only_inside(key, at, size, NARROW)
+            counted += count_block(key, low, floor, window, WINDOW, NARROW, BLOCK)
     return counted
 
 
@@ -72,27 +76,30 @@ def _adamw_kernel(
     PRIOR: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, WINDOW: tl.constexpr, NARROW: tl.constexpr,
     LEAST: tl.constexpr, CHUNK: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    counted = tl.zeros((8,), tl.int64)
+    WIDE: tl.constexpr = NARROW or SCORE == "none"
+    counted = nothing_counted(NARROW, BLOCK)
     low, floor = tl.load(low_at).to(tl.int32), tl.load(low_at + 1).to(tl.int32)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
         tensor = find_tensor(first_chunk, tensors, chunk)
-        weights, grads = address(weight_table, tensor, WEIGHT), address(grad_table, tensor, GRAD)
-        means, squares = address(mean_table, tensor, MEAN), address(square_table, tensor, SQUARE)
-        size, is_target = tl.load(sizes + tensor), tl.load(is_target_table + tensor) != 0
+        start, size = part_of(sizes, first_chunk, tensor, chunk, CHUNK)
+        weights = address(weight_table, tensor, WEIGHT, WIDE) + start
+        grads = address(grad_table, tensor, GRAD, WIDE) + start
+        means = address(mean_table, tensor, MEAN, WIDE) + start
+        squares = address(square_table, tensor, SQUARE, WIDE) + start
+        is_target = tl.load(is_target_table + tensor) != 0
         lr = tl.where(is_target, lr_of_targets, lr_of_others)
-        start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
         for span in range(0, CHUNK, SPAN):
             packed = nothing_packed(NARROW, BLOCK)
             for offset in range(span, span + SPAN, BLOCK):
-                at = start + offset + tl.arange(0, BLOCK)
-                if start + offset + BLOCK <= size:
+                at = offset + tl.arange(0, BLOCK)
+                if offset + BLOCK <= size:
                     packed += _step(
                         weights, grads, means, squares, at, size, is_target, low, floor, window,
                         lr, beta1, beta2, eps, decay, correction1, correction2, scale, most,
                         c1, c2, inv_spike, inv_slab,
                         PRIOR, SCORE, SHIFT, WINDOW, NARROW, LEAST, WEIGHT, SQUARE, BLOCK, False,
                     )  # fmt: skip
-                elif start + offset < size:
+                elif offset < size:
                     packed += _step(
                         weights, grads, means, squares, at, size, is_target, low, floor, window,
                         lr, beta1, beta2, eps, decay, correction1, correction2, scale, most,

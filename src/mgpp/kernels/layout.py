@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mgpp.kernels.table import READABLE, Table
+from mgpp.kernels.table import MOST_CHUNKS, READABLE, Table
 
 Lists = Sequence[Sequence[Tensor]]  # "roles" (weights, gradients, ...): the n-th tensors of all have one shape
 
@@ -105,10 +105,11 @@ def _aligned(addresses: list[list[int]]) -> bool:
 
 
 def _supports(lists: Any) -> bool:
-    """Contiguous tensors of at most 32 bits, or masks, all on one device."""
+    """Contiguous tensors of at most 32 bits, or masks, all on one device; and not more than there are chunks."""
     tensors = [tensor for tensors in lists for tensor in tensors]
     return (
         bool(tensors)
+        and max(map(len, lists)) <= MOST_CHUNKS
         and len({tensor.device for tensor in tensors}) == 1
         and all(tensor.dtype in READABLE and tensor.is_contiguous() for tensor in tensors)
     )

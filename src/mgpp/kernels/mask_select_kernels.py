@@ -147,7 +147,7 @@ def mask_kernel(
 
 @triton.jit
 def scan_kernel(states, first_chunk_of_set, ties_of_chunk, BLOCK: tl.constexpr):
-    """One program a set: where ties must be told apart, how many precede each of its chunks."""
+    """One program a set: where ties must be told apart, how many precede each of its chunks that has some."""
     state = states + tl.program_id(0) * _SLOTS
     ties = tl.load(state + _TIES)
     if (ties > 0) & (ties < tl.load(state + _EQUAL)):
@@ -156,7 +156,7 @@ def scan_kernel(states, first_chunk_of_set, ties_of_chunk, BLOCK: tl.constexpr):
         for start in range(tl.load(first_chunk_of_set + tl.program_id(0)), end, BLOCK):
             place = start + tl.arange(0, BLOCK)
             counts = tl.load(ties_of_chunk + place, mask=place < end, other=0).to(tl.int64)
-            preceding = before + tl.cumsum(counts, 0) - counts
+            preceding = tl.where(counts > 0, before + tl.cumsum(counts, 0) - counts, ties)
             tl.store(ties_of_chunk + place, tl.minimum(preceding, _LARGEST).to(tl.int32), mask=place < end)
             before += tl.sum(counts)
 

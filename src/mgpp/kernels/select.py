@@ -36,7 +36,7 @@ from mgpp.kernels.recorded import Recorded
 from mgpp.kernels.select_kernels import (
     CUT,
     CUT_BELOW,
-    DIGITS,
+    PARTS,
     SLOTS,
     TIES,
     clear_kernel,
@@ -44,16 +44,23 @@ from mgpp.kernels.select_kernels import (
     digit_kernel,
     resolve_digit_kernel,
     resolve_kernel,
+    sample_kernel,
 )
-from mgpp.kernels.table import BLOCK, MOST_CHUNKS, TRITON, span_of
-from mgpp.kernels.zero_kernels import mask_kernel, scan_kernel, ties_kernel
+from mgpp.kernels.table import BLOCK, LEAST_CHUNK, MOST_CHUNKS, OFTEN, SELDOM, TRITON, span_of
+from mgpp.kernels.zero_kernels import forget_kernel, mask_kernel, scan_kernel, ties_kernel
 
 WINDOW = MOST_CHUNKS  # keys, 0.8% of a float32 cut's value: 512 KiB, which later count each chunk's ties
 COARSE = (
     7  # bits: a counter for 128 keys makes the window an octave wide, a quarter of the cut's value or more each way
 )
 NARROW = 6  # keys of a 16-bit float, 2% to 5% of its value: too many share a key there, they are counted in registers
-SAMPLE = 128  # scores of every chunk
+SAMPLE, RUN = 256, 8  # scores of every chunk, so many side by side, since that many come from memory together
+
+# How many bits a digit has, and from which bit on each: of all keys, and of the sample's, which says no more than a few
+# digits do. Of float32's sample the last 15 are guessed, of 16-bit ones none, since their window is so narrow.
+DIGITS = {0: (8, (24, 16, 8, 0)), 13: (8, (16, 8, 0)), 16: (8, (8, 0))}
+AIM_DIGITS = {0: (8, (23, 15)), 13: (9, (9, 0)), 16: (8, (8, 0))}
+HISTOGRAMS = 1024  # counters for either
 
 # A 16-bit float read as float32 has that many low bits at zero: without them its keys are dense.
 LOW_BITS = {torch.float32: 0, torch.float16: 13, torch.bfloat16: 16}
@@ -70,10 +77,10 @@ class Selection:
         device = layout.device
         self.layout, self.score = layout, score
         self.total = sum(layout.sizes)
-        # Not a stretch of them: neighbours share a row, and a row's gradients their scale.
-        self.stride = layout.chunk // SAMPLE
+        # Not one stretch of them: neighbours share a row, and a row's gradients their scale.
+        apart = layout.chunk // SAMPLE * RUN
         parts = [min(layout.chunk, size - start) for size in layout.sizes for start in range(0, size, layout.chunk)]
-        self.sampled = sum(-(-part // self.stride) for part in parts)
+        self.sampled = sum(part // apart * RUN + min(part % apart, RUN) for part in parts)
         # Only magnitudes have the weights' few bits: a product of two 16-bit floats fills 32.
         dtypes = {group.dtypes[0] for group in layout.groups}
         self.shift = LOW_BITS[dtypes.pop()] if score == "magnitude" and len(dtypes) == 1 else 0
@@ -81,14 +88,14 @@ class Selection:
         self.width = NARROW if self.narrow else WINDOW
         self.window = torch.zeros(WINDOW, dtype=torch.int64, device=device)
         self.low = torch.zeros(2, dtype=torch.int64, device=device)  # where the window begins, and the floor
-        # The selection's state and each tensor's zeros, which are told; the aim's state, and both's histograms.
-        told = SLOTS + len(layout.sizes)
-        self.counters = torch.zeros(told + SLOTS + 8 * DIGITS, dtype=torch.int64, device=device)
-        self.told = torch.zeros(told, dtype=torch.int64, device=device)
-        self.state, self.zeros = self.counters[:SLOTS], self.counters[SLOTS:told]
-        self.aim, self.digits = self.counters[told : told + SLOTS], self.counters[told + SLOTS :]
+        # The selection's state and each tensor's zeros, which are told; the aim's; histograms of either; the window's
+        # parts.
+        lengths = SLOTS, len(layout.sizes), SLOTS, HISTOGRAMS, HISTOGRAMS, PARTS
+        self.counters = torch.zeros(sum(lengths), dtype=torch.int64, device=device)
+        self.told = torch.zeros(sum(lengths[:2]), dtype=torch.int64, device=device)
+        self.state, self.zeros, self.aim, self.digits, self.sample, self.parts = self.counters.split(lengths)
         self.factors = [torch.ones(len(group.indices), dtype=torch.float32, device=device) for group in layout.groups]
-        self.target = torch.zeros(2, dtype=torch.int64, device=device)  # k, and the sample's
+        self.target = torch.zeros(1, dtype=torch.int64, device=device)  # k
         self.aimed_at: int | None = None
         self.recorded = Recorded(device)
 
@@ -147,8 +154,7 @@ def zero_smallest_(
         selection.set_factors(factors)
     moved = selection.aimed_at != k
     if moved:
-        selection.target[0].fill_(k)
-        selection.target[1].fill_(k * selection.sampled // selection.total)
+        selection.target.fill_(k)
         selection.aimed_at = k
         if counted:  # around another target's cut
             selection.forget_count()
@@ -188,8 +194,10 @@ class _Event:
             self._count_again()
         self._digits(aim=False)
         self._mask()
-        own.told.copy_(own.counters[: len(own.told)])
-        own.forget_count()
+        forget_kernel[(16,)](
+            own.counters, own.told, own.window,
+            COUNTERS=len(own.counters), TOLD=len(own.told), WINDOW=WINDOW, BLOCK=1024,
+        )  # fmt: skip
 
     def _count_again(self) -> None:
         if self.selection.narrow:
@@ -208,7 +216,7 @@ class _Event:
     def _count(self, *, again: bool = False, coarse: int = 0) -> None:
         own = self.selection
         for group, arguments in self._groups(1, 2):
-            count_kernel[(group.table.programs(),)](
+            count_kernel[(group.table.programs(SELDOM if again else OFTEN),)](
                 *arguments, own.state, own.low, own.window,
                 **self._constants(
                     group, AGAIN=again, COARSE=coarse, WINDOW=WINDOW, NARROW=own.narrow, SPAN=span_of(group.table)
@@ -217,41 +225,42 @@ class _Event:
 
     def _resolve(self, *, coarse: int = 0) -> None:
         own = self.selection
-        resolve_kernel[(1,)](
-            own.state, own.aim, own.low, own.window, own.target, WIDTH=own.width, COARSE=coarse, BLOCK=4096
-        )
+        block = max(1024, own.width // PARTS)
+        resolve_kernel[(-(-own.width // block),)](
+            own.state, own.aim, own.low, own.window, own.parts, own.target,
+            WIDTH=own.width, COARSE=coarse, BLOCK=block,
+        )  # fmt: skip
 
     def _digits(self, *, aim: bool) -> None:
         own = self.selection
-        state = own.aim if aim else own.state
-        offsets = range(24 if own.shift == 0 else 8 if own.shift == 16 else 16, -1, -8)
-        if aim and not own.narrow:
-            offsets = offsets[:-1]  # 256 keys are nothing beside the window, nor beside what a sample can tell
-        for turn, offset in enumerate(offsets):
-            start = DIGITS * (turn + 4 * aim)
-            digits = own.digits[start : start + DIGITS]
+        state, histograms = (own.aim, own.sample) if aim else (own.state, own.digits)
+        bits, offsets = (AIM_DIGITS if aim else DIGITS)[own.shift]
+        for turn, (offset, digits) in enumerate(zip(offsets, histograms.split(1 << bits), strict=False)):
             for group, arguments in self._groups(1, 2):
-                digit_kernel[(group.table.programs(4),)](
-                    *arguments, state, digits, offset,
-                    **self._constants(
-                        group, TOP=turn == 0, STRIDE=own.stride if aim else 1, BLOCK=SAMPLE if aim else 2 * BLOCK
-                    ),
-                )  # fmt: skip
+                arguments = *arguments, state, digits, offset
+                constants = self._constants(group, TOP=turn == 0, BITS=bits)
+                if aim:
+                    sample_kernel[(group.table.programs(SELDOM),)](*arguments, **constants, SAMPLE=SAMPLE, RUN=RUN)
+                else:
+                    digit_kernel[(group.table.programs(SELDOM),)](*arguments, **{**constants, "BLOCK": 2 * BLOCK})
             resolve_digit_kernel[(1,)](
-                state, own.low, digits, own.target[aim:],
-                TOP=turn == 0, LAST=offset == offsets[-1], AIM=own.width * aim, REST=offset,
+                state, own.low, digits, own.target, own.sampled if aim else 1, own.total if aim else 1,
+                TOP=turn == 0, LAST=offset == offsets[-1], AIM=own.width * aim, REST=offset, BITS=bits,
             )  # fmt: skip
 
     def _mask(self) -> None:
         own = self.selection
-        for kernel in (mask_kernel, ties_kernel):
-            for group, arguments in self._groups(0, 1, 2):
-                kernel[(group.table.programs(),)](
-                    *arguments, group.number, group.base, own.state, own.zeros, own.window,
-                    **self._constants(group, WEIGHT=TRITON[group.dtypes[0]]),
-                )  # fmt: skip
-            if kernel is mask_kernel:
-                scan_kernel[(1,)](
-                    own.state, own.low, own.window, own.layout.chunks,
-                    WIDTH=own.width, FLOOR=not own.narrow, BLOCK=4096,
-                )  # fmt: skip
+        self._zero(mask_kernel)
+        scan_kernel[(1,)](
+            own.state, own.low, own.window, own.layout.chunks,
+            WIDTH=own.width, FLOOR=not own.narrow, BLOCK=LEAST_CHUNK, num_warps=16,
+        )  # fmt: skip
+        self._zero(ties_kernel, SELDOM // 4, BLOCK=LEAST_CHUNK, num_warps=16)  # of few chunks, each at once
+
+    def _zero(self, kernel: Any, programs: int = OFTEN, **more: int) -> None:
+        own = self.selection
+        for group, arguments in self._groups(0, 1, 2):
+            kernel[(group.table.programs(programs),)](
+                *arguments, group.number, group.base, own.state, own.zeros, own.window,
+                **{**self._constants(group, WEIGHT=TRITON[group.dtypes[0]]), **more},
+            )  # fmt: skip

@@ -9,21 +9,22 @@ Roles: `first` and `second` are what the score is computed from.
 import triton
 import triton.language as tl
 
-from mgpp.kernels.table import address, find_tensor, read
+from mgpp.kernels.table import EACH, address, by_lane, find_tensor, part_of, read
 
 # Slots of a state: is the cut found (1: in a window; 2: above the floor; 0: not yet; -1: in no window); how many keys
 # below the window; the cut's key, how many keys below it, how many equal to it go, how many are equal; the radix
 # select's leading digits and the rank left to find; how many keys below the floor; the largest key that went, and by
-# how much LARGEST exceeds the smallest that stayed (each the largest that any program has seen, so both begin as 0).
-HIT, BELOW, CUT, CUT_BELOW, TIES, EQUAL, PREFIX, RANK, DEEP, WENT, STAYED = range(11)
-SLOTS = 11
-DIGITS = 256
+# how much LARGEST exceeds the smallest that stayed (each the largest that any program has seen, so both begin as 0);
+# how many programs are done with their part of the window; how many chunks have ties to be told apart.
+HIT, BELOW, CUT, CUT_BELOW, TIES, EQUAL, PREFIX, RANK, DEEP, WENT, STAYED, DONE, TIED = range(13)
+SLOTS = 13
+PARTS = 64  # of the window, which are summed up side by side
 LARGEST = 0x7FFFFFFF
 
 _HIT, _BELOW, _CUT, _CUT_BELOW = tl.constexpr(HIT), tl.constexpr(BELOW), tl.constexpr(CUT), tl.constexpr(CUT_BELOW)
 _TIES, _EQUAL, _PREFIX, _RANK = tl.constexpr(TIES), tl.constexpr(EQUAL), tl.constexpr(PREFIX), tl.constexpr(RANK)
-_DEEP, _WENT, _STAYED = tl.constexpr(DEEP), tl.constexpr(WENT), tl.constexpr(STAYED)
-_DIGITS = tl.constexpr(DIGITS)
+_DEEP, _DONE = tl.constexpr(DEEP), tl.constexpr(DONE)
+_PARTS, _EACH, _LARGEST = tl.constexpr(PARTS), tl.constexpr(EACH), tl.constexpr(LARGEST)
 _TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
 _HUGE = tl.constexpr(3.4028234663852886e38)  # and its largest
 
@@ -63,56 +64,73 @@ def start_of(low, WINDOW: tl.constexpr, COARSE: tl.constexpr):
 
 
 @triton.jit
-def count_keys(key, inside, low, floor, window, WINDOW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr):
-    """How many keys lie below the window, from bit 21 on how many in its middle, from bit 42 on how many below the
-    floor; the others inside are counted where they belong. The middle is the last cut, where millions may be equal, and
-    would wait for one counter."""
+def count_keys(key, low, floor, window, WINDOW: tl.constexpr, COARSE: tl.constexpr):
+    """Does a key lie below the window, from bit 10 on in its middle, from bit 20 on below the floor; the others inside
+    are counted where they belong. The middle is the last cut, where millions may be equal, and would wait for one
+    counter."""
+    # Without a sign the place of a key below the window comes last, and so does what is no key (-1).
+    key, low, floor = (key.to(tl.uint32, bitcast=True), low.to(tl.uint32), floor.to(tl.uint32))
     place = (key - low) >> COARSE
-    under, deep = key < low, key < floor
-    within = (key >= low) & (place < WINDOW)
-    if MASKED:
-        under &= inside
-        deep &= inside
-        within &= inside
-    middle = within & (place == WINDOW // 2)
-    tl.atomic_add(window + place, tl.full(key.shape, 1, tl.int64), mask=within & ~middle, sem="relaxed")
-    both = tl.sum(under.to(tl.int32) + (deep.to(tl.int32) << 16)).to(tl.int64)
-    return (both & 0xFFFF) + (tl.sum(middle.to(tl.int32)).to(tl.int64) << 21) + (both >> 16 << 42)
+    middle = place == WINDOW // 2
+    beside = (place < WINDOW) & ~middle
+    tl.atomic_add(window + tl.where(beside, place, 0), tl.full(key.shape, 1, tl.int64), mask=beside, sem="relaxed")
+    return (key < low).to(tl.int32) + (middle.to(tl.int32) << 10) + ((key < floor).to(tl.int32) << 20)
 
 
 @triton.jit
-def pack_places(key, inside, low):
+def only_inside(key, at, size, NARROW: tl.constexpr):
+    """Beyond a tensor's end what is counted nowhere: above a narrow window, and without a sign above any other."""
+    if NARROW:
+        key = tl.where(at < size, key, _LARGEST)
+    else:
+        key = tl.where(at < size, key, -1)
+    return key
+
+
+@triton.jit
+def pack_places(key, low):
     """Eight counters of eight bits in one number: below the window, each of its six keys, above. One of them is 1."""
     place = tl.minimum(tl.maximum(key - low + 1, 0), 7)
-    return tl.where(inside, tl.full(key.shape, 1, tl.int64) << (8 * place).to(tl.int64), 0)
+    return tl.full(key.shape, 1, tl.int64) << (8 * place).to(tl.int64)
+
+
+@triton.jit
+def nothing_counted(NARROW: tl.constexpr, BLOCK: tl.constexpr):
+    if NARROW:
+        counted = tl.zeros((8,), tl.int64)
+    else:
+        counted = tl.zeros((BLOCK // _EACH,), tl.int64)
+    return counted
 
 
 @triton.jit
 def unpack(packed, NARROW: tl.constexpr):
-    """The counters' sums over all lanes. Each lane may have counted 255 at most where the window is narrow; else there
-    are no lanes, and three counters of 21 bits."""
-    place = tl.arange(0, 8)
-    total = tl.zeros((8,), tl.int64)
+    """What a span has counted, to be added to what its program has: where the window is narrow the eight counters' sums
+    over all lanes, else each lane's three, with 21 bits for each."""
     if NARROW:
+        place = tl.arange(0, 8)
+        counted = tl.zeros((8,), tl.int64)
         for index in tl.static_range(8):
-            total += tl.where(place == index, tl.sum((packed >> (8 * index)) & 255), 0)
+            counted += tl.where(place == index, tl.sum((packed >> (8 * index)) & 255), 0)
     else:
-        for index in tl.static_range(3):
-            total += tl.where(place == index, (packed >> (21 * index)) & 0x1FFFFF, 0)
-    return total
+        packed = packed.to(tl.int64)
+        counted = (packed & 1023) | ((packed >> 10 & 1023) << 21) | (packed >> 20 << 42)
+    return counted
 
 
 @triton.jit
 def record_count(counted, state, window, WINDOW: tl.constexpr, NARROW: tl.constexpr):
     """Add one program's count to all programs'."""
-    place = tl.arange(0, 8)
     if NARROW:
+        place = tl.arange(0, 8)
         tl.atomic_add(window + (place - 1), counted, mask=(place > 0) & (place < 7), sem="relaxed")
+        below = tl.sum(tl.where(place == 0, counted, 0))
     else:
-        middle = tl.sum(tl.where(place == 1, counted, 0))
+        below, deep = tl.sum(counted & 0x1FFFFF), tl.sum(counted >> 42)
+        middle = tl.sum(counted >> 21 & 0x1FFFFF)
         tl.atomic_add(window + WINDOW // 2, middle, mask=middle > 0, sem="relaxed")
-        tl.atomic_add(state + _DEEP, tl.sum(tl.where(place == 2, counted, 0)), sem="relaxed")
-    tl.atomic_add(state + _BELOW, tl.sum(tl.where(place == 0, counted, 0)), sem="relaxed")
+        tl.atomic_add(state + _DEEP, deep, mask=deep > 0, sem="relaxed")
+    tl.atomic_add(state + _BELOW, below, mask=below > 0, sem="relaxed")
 
 
 @triton.jit
@@ -120,20 +138,20 @@ def nothing_packed(NARROW: tl.constexpr, BLOCK: tl.constexpr):
     if NARROW:
         packed = tl.zeros((BLOCK,), tl.int64)
     else:
-        packed = tl.zeros((), tl.int64)
+        packed = tl.zeros((BLOCK // _EACH,), tl.int32)
     return packed
 
 
 @triton.jit
 def count_block(
-    key, at, size, low, floor, window,
-    WINDOW: tl.constexpr, NARROW: tl.constexpr, MASKED: tl.constexpr, COARSE: tl.constexpr = 0,
+    key, low, floor, window, WINDOW: tl.constexpr, NARROW: tl.constexpr, BLOCK: tl.constexpr, COARSE: tl.constexpr = 0
 ):  # fmt: skip
-    """Packed counters, for `unpack`."""
+    """Packed counters, for `unpack`. Where the window is not narrow the block must not have been read wide: each lane
+    then has the keys that it counts, which would else be moved through shared memory."""
     if NARROW:
-        counted = pack_places(key, at < size, low)
+        counted = pack_places(key, low)
     else:
-        counted = count_keys(key, at < size, low, floor, window, WINDOW, MASKED, COARSE)
+        counted = by_lane(count_keys(key, low, floor, window, WINDOW, COARSE), BLOCK)
     return counted
 
 
@@ -149,22 +167,24 @@ def count_kernel(
         chunks *= (tl.load(state + _HIT) == 0).to(tl.int32)
     low = start_of(tl.load(low_at).to(tl.int32), WINDOW, COARSE)
     floor = tl.load(low_at + 1).to(tl.int32)
-    counted = tl.zeros((8,), tl.int64)
+    counted = nothing_counted(NARROW, BLOCK)
     for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
         tensor = find_tensor(first_chunk, tensors, chunk)
-        first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
-        size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
-        start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
+        start, size = part_of(sizes, first_chunk, tensor, chunk, CHUNK)
+        first = address(first_table, tensor, FIRST, WIDE=NARROW) + start
+        second = address(second_table, tensor, SECOND, WIDE=NARROW) + start
+        factor = tl.load(factors + tensor)
         for span in range(0, CHUNK, SPAN):
             packed = nothing_packed(NARROW, BLOCK)
             for offset in range(span, span + SPAN, BLOCK):
-                at = start + offset + tl.arange(0, BLOCK)
-                if start + offset + BLOCK <= size:
-                    key = key_of(score_of(first, second, at, size, factor, SCORE, False), SHIFT)
-                    packed += count_block(key, at, size, low, floor, window, WINDOW, NARROW, False, COARSE)
-                elif start + offset < size:
-                    key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
-                    packed += count_block(key, at, size, low, floor, window, WINDOW, NARROW, True, COARSE)
+                if offset < size:
+                    at = offset + tl.arange(0, BLOCK)
+                    if offset + BLOCK <= size:
+                        key = key_of(score_of(first, second, at, size, factor, SCORE, False), SHIFT)
+                    else:
+                        key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
+                        key = only_inside(key, at, size, NARROW)
+                    packed += count_block(key, low, floor, window, WINDOW, NARROW, BLOCK, COARSE)
             counted += unpack(packed, NARROW)
     record_count(counted, state, window, WINDOW, NARROW)
 
@@ -182,101 +202,143 @@ def clear_kernel(state, window, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def resolve_kernel(
-    state, aim, low_at, window, target, WIDTH: tl.constexpr, COARSE: tl.constexpr, BLOCK: tl.constexpr
+    state, aim, low_at, window, parts, target, WIDTH: tl.constexpr, COARSE: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """One program: the first key of the window at which more than k keys lie at or below; k is `target`. If there is
-    none, but k keys lie below the floor, those go: the cut is the smallest that stays, which the mask finds.
+    """Each program sums up a part of the window. The last finds the first key at which more than k keys lie at or
+    below; k is `target`. If there is none, but k keys lie below the floor, those go: the cut is the smallest that
+    stays, which the mask finds.
 
     `COARSE`: of 2^COARSE keys it is not known which, so the next window is put around them; there is none if no counter
     has it."""
-    k = tl.load(target)
-    below = tl.load(state + _BELOW)
-    found = tl.load(state + _HIT).to(tl.int32)
-    if (found == 0) & (below <= k):
-        start = start_of(tl.load(low_at), WIDTH, COARSE)
-        for offset in range(0, WIDTH, BLOCK):
-            place = offset + tl.arange(0, BLOCK)
-            counts = tl.load(window + place, mask=place < WIDTH, other=0)
-            inside = tl.sum(counts)
-            if (found == 0) & (below + inside > k):
-                before = tl.cumsum(counts, 0) - counts
-                here = (below + before <= k) & (below + before + counts > k)
-                key = start + (tl.sum(tl.where(here, place, 0)) << COARSE)
-                if COARSE > 0:
-                    tl.store(low_at, tl.maximum(key - WIDTH // 2, 1))
-                else:
-                    started = tl.sum(tl.where(here, below + before, 0))
-                    tl.store(state + _CUT, key)
-                    tl.store(state + _CUT_BELOW, started)
-                    tl.store(state + _TIES, k - started)
-                    tl.store(state + _EQUAL, tl.sum(tl.where(here, counts, 0)))
-                    tl.store(state + _HIT, 1)
-                    tl.store(aim + _HIT, 1)
-                found = 1
-            below += inside
-    if found == 0:
+    if tl.load(state + _HIT) == 0:
+        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(parts + tl.program_id(0), tl.sum(tl.load(window + place, mask=place < WIDTH, other=0)))
+        if tl.atomic_add(state + _DONE, 1) == tl.num_programs(0) - 1:
+            tl.store(state + _DONE, 0)
+            _resolve(state, aim, low_at, window, parts, tl.load(target), tl.num_programs(0), WIDTH, COARSE, BLOCK)
+
+
+@triton.jit
+def _resolve(
+    state, aim, low_at, window, parts, k, count, WIDTH: tl.constexpr, COARSE: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    part = tl.arange(0, _PARTS)
+    keys = tl.load(parts + part, mask=part < count, other=0)
+    before = tl.load(state + _BELOW) + tl.cumsum(keys, 0) - keys
+    here = (before <= k) & (before + keys > k)
+    if tl.sum(here.to(tl.int32)) > 0:
+        place = tl.sum(tl.where(here, part, 0)) * BLOCK + tl.arange(0, BLOCK)
+        counts = tl.load(window + place, mask=place < WIDTH, other=0)
+        before_each = tl.sum(tl.where(here, before, 0)) + tl.cumsum(counts, 0) - counts
+        cut = (before_each <= k) & (before_each + counts > k)
+        key = start_of(tl.load(low_at), WIDTH, COARSE) + (tl.sum(tl.where(cut, place, 0)) << COARSE)
         if COARSE > 0:
-            tl.store(state + _HIT, -1)
-        elif tl.load(state + _DEEP) == k:
-            tl.store(state + _CUT, tl.load(low_at + 1))
-            tl.store(state + _CUT_BELOW, k)
-            tl.store(state + _TIES, 0)
-            tl.store(state + _EQUAL, 1)  # more than the ties: none of them go
-            tl.store(state + _HIT, 2)
+            tl.store(low_at, tl.maximum(key - WIDTH // 2, 1))
+        else:
+            below = tl.sum(tl.where(cut, before_each, 0))
+            tl.store(state + _CUT, key)
+            tl.store(state + _CUT_BELOW, below)
+            tl.store(state + _TIES, k - below)
+            tl.store(state + _EQUAL, tl.sum(tl.where(cut, counts, 0)))
+            tl.store(state + _HIT, 1)
             tl.store(aim + _HIT, 1)
+    elif COARSE > 0:
+        tl.store(state + _HIT, -1)
+    elif tl.load(state + _DEEP) == k:
+        tl.store(state + _CUT, tl.load(low_at + 1))
+        tl.store(state + _CUT_BELOW, k)
+        tl.store(state + _TIES, 0)
+        tl.store(state + _EQUAL, 1)  # more than the ties: none of them go
+        tl.store(state + _HIT, 2)
+        tl.store(aim + _HIT, 1)
+
+
+@triton.jit
+def sample_kernel(
+    first_table, second_table, factors, sizes, first_chunk, tensors, chunks, state, digits, offset_of_digit,
+    FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, BITS: tl.constexpr,
+    TOP: tl.constexpr, SAMPLE: tl.constexpr, RUN: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A histogram of the next bits of the keys whose leading bits are found, of SAMPLE keys of every chunk, which lie
+    in runs of RUN: that many are read at once anyway."""
+    if tl.load(state + _HIT) <= 0:
+        prefix = tl.load(state + _PREFIX).to(tl.int32)
+        counted = tl.zeros((1 << BITS,), tl.int32)
+        each = tl.arange(0, SAMPLE)
+        of_chunk = each // RUN * (CHUNK // SAMPLE * RUN) + each % RUN
+        at_once: tl.constexpr = BLOCK // SAMPLE
+        for block in range(tl.program_id(0) * at_once, chunks, tl.num_programs(0) * at_once):
+            chunk = block + tl.arange(0, at_once)
+            tensor = find_tensor(first_chunk, tensors, chunk)
+            first, second = address(first_table, tensor, FIRST, False), address(second_table, tensor, SECOND, False)
+            start, size = part_of(sizes, first_chunk, tensor, chunk, CHUNK)
+            factor = tl.load(factors + tensor)[:, None]
+            first, second = (first + start)[:, None], (second + start)[:, None]
+            key = key_of(score_of(first, second, of_chunk[None, :], size[:, None], factor, SCORE, True), SHIFT)
+            matching = of_chunk[None, :] < size[:, None]
+            if not TOP:
+                matching &= (key >> (offset_of_digit + BITS)) == prefix
+            digit = (key >> offset_of_digit) & ((1 << BITS) - 1)
+            counted += tl.histogram(tl.reshape(digit, (BLOCK,)), 1 << BITS, mask=tl.reshape(matching, (BLOCK,)))
+        tl.atomic_add(digits + tl.arange(0, 1 << BITS), counted.to(tl.int64), mask=counted > 0, sem="relaxed")
 
 
 @triton.jit
 def digit_kernel(
     first_table, second_table, factors, sizes, first_chunk, tensors, chunks, state, digits, offset_of_digit,
-    FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
-    TOP: tl.constexpr, STRIDE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+    FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr, BITS: tl.constexpr,
+    TOP: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A histogram of the next eight bits of the keys whose leading bits are found; of every STRIDE-th, or of all."""
+    """The same of all keys."""
     if tl.load(state + _HIT) <= 0:
         prefix = tl.load(state + _PREFIX).to(tl.int32)
-        counted = tl.zeros((_DIGITS,), tl.int32)
+        counted = tl.zeros((1 << BITS,), tl.int32)
         for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
             tensor = find_tensor(first_chunk, tensors, chunk)
-            first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
-            size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
-            start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
-            for offset in range(0, CHUNK, BLOCK * STRIDE):
-                if start + offset < size:
-                    at = start + offset + tl.arange(0, BLOCK) * STRIDE
+            start, size = part_of(sizes, first_chunk, tensor, chunk, CHUNK)
+            first, second = address(first_table, tensor, FIRST) + start, address(second_table, tensor, SECOND) + start
+            factor = tl.load(factors + tensor)
+            for offset in range(0, CHUNK, BLOCK):
+                if offset < size:
+                    at = offset + tl.arange(0, BLOCK)
                     key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
                     matching = at < size
                     if not TOP:
-                        matching &= (key >> (offset_of_digit + 8)) == prefix
-                    counted += tl.histogram((key >> offset_of_digit) & (_DIGITS - 1), _DIGITS, mask=matching)
-        tl.atomic_add(digits + tl.arange(0, _DIGITS), counted.to(tl.int64), sem="relaxed")
+                        matching &= (key >> (offset_of_digit + BITS)) == prefix
+                    digit = (key >> offset_of_digit) & ((1 << BITS) - 1)
+                    counted += tl.histogram(digit, 1 << BITS, mask=matching)
+        tl.atomic_add(digits + tl.arange(0, 1 << BITS), counted.to(tl.int64), mask=counted > 0, sem="relaxed")
 
 
 @triton.jit
 def resolve_digit_kernel(
-    state, low_at, digits, target, TOP: tl.constexpr, LAST: tl.constexpr, AIM: tl.constexpr, REST: tl.constexpr
+    state, low_at, digits, target, sampled, total,
+    BITS: tl.constexpr, TOP: tl.constexpr, LAST: tl.constexpr, AIM: tl.constexpr, REST: tl.constexpr,
 ):  # fmt: skip
-    """One program: step into the digit that holds the cut. `AIM` > 0: at the end, centre a window of that width on the
-    keys that share these digits; `REST` are the bits that have not been looked at."""
+    """One program: step into the digit that holds the cut of `sampled` keys of `total`. `AIM` > 0: at the end, centre a
+    window of that width where the cut lies if the keys that share these digits are spread evenly over the `REST` bits
+    that have not been looked at."""
     if tl.load(state + _HIT) <= 0:
-        k = tl.load(target)
+        k = tl.load(target) * sampled // total
         if TOP:
             rank = k
         else:
             rank = tl.load(state + _RANK)
-        place = tl.arange(0, _DIGITS)
+        place = tl.arange(0, 1 << BITS)
         counts = tl.load(digits + place)
         before = tl.cumsum(counts, 0) - counts
         here = (before <= rank) & (before + counts > rank)
         rank -= tl.sum(tl.where(here, before, 0))
-        prefix = tl.load(state + _PREFIX) * _DIGITS + tl.sum(tl.where(here, place, 0))
+        prefix = (tl.load(state + _PREFIX) << BITS) + tl.sum(tl.where(here, place, 0))
         tl.store(state + _PREFIX, prefix)
         tl.store(state + _RANK, rank)
+        equal = tl.sum(tl.where(here, counts, 0))
         if LAST:
             if AIM > 0:
-                tl.store(low_at, tl.maximum((prefix << REST) + (1 << REST) // 2 - AIM // 2, 1))
+                within = (rank << REST) // tl.maximum(equal, 1)
+                tl.store(low_at, tl.maximum((prefix << REST) + within - AIM // 2, 1))
             else:
                 tl.store(state + _CUT, prefix)
                 tl.store(state + _CUT_BELOW, k - rank)
                 tl.store(state + _TIES, rank)
-                tl.store(state + _EQUAL, tl.sum(tl.where(here, counts, 0)))
+                tl.store(state + _EQUAL, equal)

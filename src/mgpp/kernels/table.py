@@ -15,8 +15,14 @@ READABLE = {**TRITON, torch.bool: tl.int8}  # masks are read beside numbers, and
 
 LEAST_CHUNK = 8192
 BLOCK = 1024  # with 4 warps: the fastest of the sizes tried on an H200 for every kernel here
+EACH = 8  # values of a block for each lane
+# Programs a multiprocessor. More than run at once, so that others read where one seeks its next chunk; fewer where most
+# launches return at once, since to start them is then all that they cost.
+OFTEN, SELDOM = 64, 8
 # Selection keeps one counter a chunk: 65,536 of them are 256 KiB, whatever the model's size.
 MOST_CHUNKS = 1 << 16
+
+_EACH = tl.constexpr(EACH)
 
 
 class Table:
@@ -36,40 +42,48 @@ class Table:
         self.first_chunk = torch.tensor(first, dtype=torch.int32, device=device)
         self._multiprocessors = _multiprocessors(device)
 
-    def programs(self, per_multiprocessor: int = 16) -> int:
-        """As many programs as the device runs at once: each takes chunk after chunk."""
+    def programs(self, per_multiprocessor: int = OFTEN) -> int:
+        """Each takes chunk after chunk."""
         return max(1, min(self.chunks, int(self._multiprocessors * per_multiprocessor)))
 
 
 def _multiprocessors(device: torch.device) -> float:
     if device.type != "cuda":
-        return 1 / 8  # two programs in the interpreter, so that there is more than one
+        return 1 / 4  # so that there are several programs in the interpreter, and few
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def span_of(table: Table) -> int:
-    """How far a program may count in eight bits before it must add up: 128 blocks."""
-    return min(table.chunk, 128 * BLOCK)
+    """How far a program may count by lane, in eight bits, before it must add up: 64 blocks."""
+    return min(table.chunk, 64 * BLOCK)
 
 
 @triton.jit
 def find_tensor(first_chunk, tensors, chunk):
-    """The tensor that a chunk belongs to: the last one whose first chunk is not past it."""
-    low = 0
-    high = tensors
-    while high - low > 1:
-        middle = (low + high) // 2
-        if tl.load(first_chunk + middle) <= chunk:
-            low = middle
-        else:
-            high = middle
-    return low
+    """The tensor that a chunk belongs to, or those that several do: the last whose first chunk is not past it."""
+    tensor = chunk * 0
+    left = tensors
+    while left > 1:
+        half = left // 2
+        tensor += tl.where(tl.load(first_chunk + tensor + half) <= chunk, half, 0)
+        left -= half
+    return tensor
 
 
 @triton.jit
-def address(table, tensor, DTYPE: tl.constexpr):
-    # Tensors that start on 16 bytes are read four floats at a time; a layout takes no others.
-    return tl.multiple_of(tl.load(table + tensor).to(tl.pointer_type(DTYPE)), 16)
+def part_of(sizes, first_chunk, tensor, chunk, CHUNK: tl.constexpr):
+    """Where in its tensor a chunk begins, and how many it has."""
+    start = (chunk - tl.load(first_chunk + tensor)).to(tl.int64) * CHUNK
+    return start, tl.minimum(tl.load(sizes + tensor) - start, CHUNK).to(tl.int32)
+
+
+@triton.jit
+def address(table, tensor, DTYPE: tl.constexpr, WIDE: tl.constexpr = True):
+    """`WIDE`: read four floats at a time, which tensors that start on 16 bytes can be; a layout takes no others."""
+    pointer = tl.load(table + tensor).to(tl.pointer_type(DTYPE))
+    if WIDE:
+        pointer = tl.multiple_of(pointer, 16)
+    return pointer
 
 
 @triton.jit
@@ -80,6 +94,12 @@ def read(pointer, at, size, MASKED: tl.constexpr):
     else:
         value = tl.load(pointer + at)
     return value.to(tl.float32)
+
+
+@triton.jit
+def by_lane(values, BLOCK: tl.constexpr):
+    """Each lane's sum over its own values of a block that is not read wide: nothing is told from lane to lane."""
+    return tl.sum(tl.reshape(values, (_EACH, BLOCK // _EACH)), 0)
 
 
 @triton.jit

@@ -7,11 +7,16 @@ Roles: `weights` are masked; `first` and `second` are what the score is computed
 import triton
 import triton.language as tl
 
-from mgpp.kernels.select_kernels import CUT, EQUAL, LARGEST, STAYED, TIES, WENT, key_of, score_of
-from mgpp.kernels.table import address, find_tensor, read
+from mgpp.kernels.select_kernels import CUT, EQUAL, LARGEST, STAYED, TIED, TIES, WENT, key_of, score_of
+from mgpp.kernels.table import address, find_tensor, part_of, read
 
-_CUT, _TIES, _EQUAL = tl.constexpr(CUT), tl.constexpr(TIES), tl.constexpr(EQUAL)
+# A chunk with ties to be told apart, and from this bit on how many precede it; of chunks there are 2^16 at most.
+FROM = 16
+
+_CUT, _TIES, _EQUAL, _TIED = tl.constexpr(CUT), tl.constexpr(TIES), tl.constexpr(EQUAL), tl.constexpr(TIED)
 _WENT, _STAYED, _LARGEST = tl.constexpr(WENT), tl.constexpr(STAYED), tl.constexpr(LARGEST)
+_FARTHEST, _FROM, _CHUNK = tl.constexpr(0xFFFFFFFF), tl.constexpr(FROM), tl.constexpr((1 << FROM) - 1)
+_FROM_TIES, _LISTED = tl.constexpr(FROM + 1), tl.constexpr((2 << FROM) - 1)
 
 
 @triton.jit
@@ -19,23 +24,25 @@ def _mask_block(
     weights, first, second, at, size, factor, cut, all_ties,
     SCORE: tl.constexpr, SHIFT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
+    """How many are zero, from bit 16 on how many are equal to the cut, and how far above the cut the nearest keys lie
+    (from it on, and below it), as numbers without a sign: those below the cut come last."""
     score = score_of(first, second, at, size, factor, SCORE, MASKED)
     weight = score if SCORE == "magnitude" else read(weights, at, size, MASKED)
     key = key_of(score, SHIFT)
     equal = key == cut
     kept = tl.where((key < cut) | (equal & all_ties), 0.0, weight)
     zero = kept == 0
+    above = (key - cut).to(tl.uint32, bitcast=True)
+    below = above
     if MASKED:
         inside = at < size
         tl.store(weights + at, kept, mask=inside)
         zero &= inside
         equal &= inside
+        above, below = tl.where(inside, above, _FARTHEST), tl.where(inside, below, 0)
     else:
         tl.store(weights + at, kept)
-        inside = at >= 0
-    went = tl.where(inside & (key < cut), key, 0)
-    stayed = tl.where(inside & (key >= cut), key ^ _LARGEST, 0)
-    return tl.sum(zero.to(tl.int32)), tl.sum(equal.to(tl.int32)), went, stayed
+    return tl.sum(zero.to(tl.int32) + (equal.to(tl.int32) << 16)), tl.min(above), tl.max(below)
 
 
 @triton.jit
@@ -47,37 +54,40 @@ def mask_kernel(
 ):  # fmt: skip
     cut = tl.load(state + _CUT).to(tl.int32)
     all_ties = tl.load(state + _TIES) == tl.load(state + _EQUAL)
-    went, stayed = tl.zeros((BLOCK,), tl.int32), tl.zeros((BLOCK,), tl.int32)
-    for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
+    above, below = tl.full((), _FARTHEST, tl.uint32), tl.zeros((), tl.uint32)
+    for index in range(tl.program_id(0), chunks, tl.num_programs(0)):
+        chunk = chunks - 1 - index  # from the end on, which has been read last
         tensor = find_tensor(first_chunk, tensors, chunk)
-        weights = address(weight_table, tensor, WEIGHT)
-        first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
-        size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
-        local = chunk - tl.load(first_chunk + tensor)
-        start = local.to(tl.int64) * CHUNK
+        start, size = part_of(sizes, first_chunk, tensor, chunk, CHUNK)
+        weights = address(weight_table, tensor, WEIGHT) + start
+        first, second = address(first_table, tensor, FIRST) + start, address(second_table, tensor, SECOND) + start
+        factor = tl.load(factors + tensor)
         zero, equal = tl.zeros((), tl.int32), tl.zeros((), tl.int32)
         for offset in range(0, CHUNK, BLOCK):
-            at = start + offset + tl.arange(0, BLOCK)
-            if start + offset + BLOCK <= size:
-                z, e, w, s = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, False)
-                zero, equal = zero + z, equal + e
-                went, stayed = tl.maximum(went, w), tl.maximum(stayed, s)
-            elif start + offset < size:
-                z, e, w, s = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, True)
-                zero, equal = zero + z, equal + e
-                went, stayed = tl.maximum(went, w), tl.maximum(stayed, s)
+            at = offset + tl.arange(0, BLOCK)
+            if offset + BLOCK <= size:
+                both, a, b = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, False)
+                zero, equal = zero + (both & 0xFFFF), equal + (both >> 16)
+                above, below = tl.minimum(above, a), tl.maximum(below, b)
+            elif offset < size:
+                both, a, b = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, True)
+                zero, equal = zero + (both & 0xFFFF), equal + (both >> 16)
+                above, below = tl.minimum(above, a), tl.maximum(below, b)
         tl.atomic_add(zeros + tl.load(number + tensor), zero.to(tl.int64), sem="relaxed")
-        tl.store(ties_of_chunk + tl.load(base + tensor) + local, equal.to(tl.int64))
-    tl.atomic_max(state + _WENT, tl.max(went).to(tl.int64), sem="relaxed")
-    tl.atomic_max(state + _STAYED, tl.max(stayed).to(tl.int64), sem="relaxed")
+        place = tl.load(base + tensor) + chunk - tl.load(first_chunk + tensor)
+        tl.store(ties_of_chunk + place, equal.to(tl.int64))
+    went = tl.where(below > _LARGEST, cut + below.to(tl.int32, bitcast=True), 0)
+    stayed = tl.where(above > _LARGEST, 0, (cut + above.to(tl.int32, bitcast=True)) ^ _LARGEST)
+    tl.atomic_max(state + _WENT, went.to(tl.int64), sem="relaxed")
+    tl.atomic_max(state + _STAYED, stayed.to(tl.int64), sem="relaxed")
 
 
 @triton.jit
 def scan_kernel(
     state, low_at, ties_of_chunk, chunks, WIDTH: tl.constexpr, FLOOR: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """One program: where the next window and the floor lie, and, if ties must be told apart, how many precede each
-    chunk. The floor is amid what went and what stayed."""
+    """One program: where the next window and the floor lie, and, if ties must be told apart, a list of the chunks that
+    have some, where their numbers were. The floor is amid what went and what stayed."""
     went, cut = tl.load(state + _WENT), tl.load(state + _STAYED) ^ _LARGEST
     tl.store(state + _CUT, cut)
     # Never from key 0: zeros are many, and a counter that millions of them hit holds up the device for 50 ms.
@@ -88,10 +98,16 @@ def scan_kernel(
     if (ties > 0) & (ties < tl.load(state + _EQUAL)):
         before = tl.zeros((), tl.int64)
         for offset in range(0, chunks, BLOCK):
-            place = offset + tl.arange(0, BLOCK)
-            counts = tl.load(ties_of_chunk + place, mask=place < chunks, other=0)
-            tl.store(ties_of_chunk + place, before + tl.cumsum(counts, 0) - counts, mask=place < chunks)
-            before += tl.sum(counts)
+            chunk = offset + tl.arange(0, BLOCK)
+            counts = tl.load(ties_of_chunk + chunk, mask=chunk < chunks, other=0)
+            tl.debug_barrier()  # the list may reach what another warp has yet to read
+            # One sum for both: how many chunks have some, and from this bit on how many there are.
+            both = (counts > 0).to(tl.int64) + (counts << _FROM_TIES)
+            sums = before + tl.cumsum(both, 0) - both
+            place, preceding = sums & _LISTED, sums >> _FROM_TIES
+            tl.store(ties_of_chunk + place, (preceding << _FROM) + chunk, mask=counts > 0)
+            before += tl.sum(both)
+        tl.store(state + _TIED, before & _LISTED)
 
 
 @triton.jit
@@ -102,27 +118,40 @@ def ties_kernel(
     CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Zero the first `ties` of the weights whose key is the cut, where not all of them go."""
-    ties = tl.load(state + _TIES)
-    if (ties > 0) & (ties < tl.load(state + _EQUAL)):
-        cut = tl.load(state + _CUT).to(tl.int32)
-        for chunk in range(tl.program_id(0), chunks, tl.num_programs(0)):
-            tensor = find_tensor(first_chunk, tensors, chunk)
-            local = chunk - tl.load(first_chunk + tensor)
-            left = ties - tl.load(ties_of_chunk + tl.load(base + tensor) + local)
-            if left > 0:
-                weights = address(weight_table, tensor, WEIGHT)
-                first, second = address(first_table, tensor, FIRST), address(second_table, tensor, SECOND)
-                size, factor = tl.load(sizes + tensor), tl.load(factors + tensor)
-                start = local.to(tl.int64) * CHUNK
-                zero = tl.zeros((), tl.int32)
-                for offset in range(0, CHUNK, BLOCK):
-                    if start + offset < size:
-                        at = start + offset + tl.arange(0, BLOCK)
-                        key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
-                        equal = (key == cut) & (at < size)
-                        drop = equal & (tl.cumsum(equal.to(tl.int32), 0) <= left)
-                        weight = read(weights, at, size, True)
-                        tl.store(weights + at, tl.zeros_like(weight), mask=drop)
-                        zero += tl.sum((drop & (weight != 0)).to(tl.int32))
-                        left -= tl.sum(equal.to(tl.int32))
-                tl.atomic_add(zeros + tl.load(number + tensor), zero.to(tl.int64), sem="relaxed")
+    ties, cut = tl.load(state + _TIES), tl.load(state + _CUT).to(tl.int32)
+    for index in range(tl.program_id(0), tl.load(state + _TIED).to(tl.int32), tl.num_programs(0)):
+        listed = tl.load(ties_of_chunk + index)
+        chunk, left = (listed & _CHUNK).to(tl.int32), ties - (listed >> _FROM)
+        tensor = find_tensor(base, tensors, chunk)
+        start = (chunk - tl.load(base + tensor)).to(tl.int64) * CHUNK
+        size = tl.load(sizes + tensor) - start
+        # A chunk of another launch's tensors lies beyond this tensor's end, or before the first one's start.
+        if (left > 0) & (start >= 0) & (size > 0):
+            weights = address(weight_table, tensor, WEIGHT) + start
+            first, second = address(first_table, tensor, FIRST) + start, address(second_table, tensor, SECOND) + start
+            factor = tl.load(factors + tensor)
+            zero = tl.zeros((), tl.int32)
+            for offset in range(0, CHUNK, BLOCK):
+                if offset < size:
+                    at = offset + tl.arange(0, BLOCK)
+                    weight = read(weights, at, size, True)
+                    key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
+                    equal = (key == cut) & (at < size)
+                    drop = equal & (tl.cumsum(equal.to(tl.int32), 0) <= left)
+                    tl.store(weights + at, tl.zeros_like(weight), mask=drop)
+                    zero += tl.sum((drop & (weight != 0)).to(tl.int32))
+                    left -= tl.sum(equal.to(tl.int32))
+            tl.atomic_add(zeros + tl.load(number + tensor), zero.to(tl.int64), sem="relaxed")
+
+
+@triton.jit
+def forget_kernel(
+    counters, told, window, COUNTERS: tl.constexpr, TOLD: tl.constexpr, WINDOW: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Tell what is to be told, and make ready for a count."""
+    for offset in range(tl.program_id(0) * BLOCK, WINDOW, tl.num_programs(0) * BLOCK):
+        tl.store(window + offset + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.int64))
+    for offset in range(tl.program_id(0) * BLOCK, COUNTERS, tl.num_programs(0) * BLOCK):
+        place = offset + tl.arange(0, BLOCK)
+        tl.store(told + place, tl.load(counters + place, mask=place < TOLD, other=0), mask=place < TOLD)
+        tl.store(counters + place, tl.zeros((BLOCK,), tl.int64), mask=place < COUNTERS)
