@@ -12,6 +12,7 @@ COLUMNS = {
     "name": "",
     "batch": "batch",
     "weights": "weights",
+    "launches": "launches",
     "tokens": "tokens",
     "median_ms": "ms, median (middle half)",
     "ratio": "against plain",

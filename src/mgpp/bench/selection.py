@@ -37,13 +37,36 @@ def measure_selection(
 
 
 def _measure(size: int, device: torch.device, dtype: torch.dtype, rounds: int) -> list[dict[str, Any]]:
-    weights = _weights(size, device, dtype)
+    weights = matrices(size, device, dtype)
     k = int(SPARSITY * size)
-    scratch: kernels.Scratch = {}
 
-    def train() -> None:
+    def copying(way: str) -> None:
+        cut = cut_of(weights, k, way)
         for weight in weights:
-            weight.normal_(0, SPREAD)
+            weight.masked_fill_(weight.abs() <= cut, 0.0)
+
+    in_one_piece = torch.cat(weights)
+    sides: dict[str, Callable[[], object]] = {
+        **events(weights, k),
+        "two reads, one write": lambda: _floor(in_one_piece),
+    }
+    for way, most in {"topk": 1 << 31, "sort": 1 << 31, "kthvalue": 1 << 28}.items():
+        if size < most and (device.type == "cuda" or size < 1 << 26):
+            sides[way] = partial(copying, way)
+    redraw = partial(draw, weights)
+    times = take_turns(sides, rounds=rounds, warm_up=4, device=device, before=redraw, calls=CALLS, ahead_ms=20)
+    return [
+        table_row(
+            name, numbers, weights=size, dtype=str(dtype).removeprefix("torch."),
+            extra_bytes=peak_bytes(sides[name], device) if name != "two reads, one write" else None,
+        )
+        for name, numbers in times.items()
+    ]  # fmt: skip
+
+
+def events(weights: list[Tensor], k: int) -> dict[str, Callable[[], object]]:
+    """One after the ramp, whose target stands still, and one on its way up, which knows nothing of the last."""
+    scratch: kernels.Scratch = {}
 
     def event() -> None:
         kernels.zero_smallest_(weights, k, scratch=scratch)
@@ -54,39 +77,23 @@ def _measure(size: int, device: torch.device, dtype: torch.dtype, rounds: int) -
         scratch.pop("cut", None)
         event()
 
-    def copying(way: str) -> None:
-        cut = cut_of(weights, k, way)
-        for weight in weights:
-            weight.masked_fill_(weight.abs() <= cut, 0.0)
-
     event()
-    sides: dict[str, Callable[[], object]] = {
-        "after the ramp": event,
-        "on the ramp": rising,
-        "two reads, one write": lambda: _floor(weights),
-    }
-    for way, most in {"topk": 1 << 31, "sort": 1 << 31, "kthvalue": 1 << 28}.items():
-        if size < most and (device.type == "cuda" or size < 1 << 26):
-            sides[way] = partial(copying, way)
-    times = take_turns(sides, rounds=rounds, warm_up=4, device=device, before=train, calls=CALLS, ahead_ms=20)
-    return [
-        table_row(
-            name, numbers, weights=size, dtype=str(dtype).removeprefix("torch."),
-            extra_bytes=peak_bytes(sides.get(name, event), device) if name != "two reads, one write" else None,
-        )
-        for name, numbers in times.items()
-    ]  # fmt: skip
+    return {"after the ramp": event, "on the ramp": rising}
 
 
-def _weights(size: int, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+def draw(weights: list[Tensor]) -> None:
+    for weight in weights:
+        weight.normal_(0, SPREAD)
+
+
+def matrices(size: int, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     generator = torch.Generator(device).manual_seed(0)
     whole, rest = divmod(size, MATRIX)
     counts = [MATRIX] * whole + ([rest] if rest else [])
     return [torch.empty(count, device=device, dtype=dtype).normal_(0, SPREAD, generator=generator) for count in counts]
 
 
-def _floor(weights: list[Tensor]) -> None:
+def _floor(whole: Tensor) -> None:
     """What the memory system needs for the traffic of one event: one read, and one read and write."""
-    for weight in weights:
-        weight.sum()
-        weight.mul_(1.0)
+    whole.sum()
+    whole.mul_(1.0)
