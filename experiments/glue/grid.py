@@ -53,7 +53,7 @@ METHODS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 }
 # Its low-rank part alone has 5% of the weights, all that is left at 95%.
 SMALLER = {("LoSparse", 0.95): {"ratio": 0.025}}
-# An event takes so many backward passes of its own: fewer of both than its card has, and no settings to choose from.
+# An event takes so many backward passes of its own: fewer of both than its card has, and of a larger model one rate.
 DEAR = {"oBERT": {"method": "obert", "every": 0.1, "num_grads": 128}}
 TAUGHT = {"MGPP recommended + teacher": (RECOMMENDED, [{}]), "PLATON + teacher": ({"method": "platon"}, [{}])}
 FIGURED = ("MGPP (paper)", "L2", "MGPP curvature")
@@ -218,11 +218,15 @@ def candidates(model: str) -> list[dict[str, Any]]:
                 for own, rate in product(settings, rates)
                 if name in names
             ]
-        others = TRIED if model == WITH_ALL else {}
-        others = {**others, **{name: (method, {}) for name, method in DEAR.items() if name in names}}
+        cells += [
+            cell(name, model, task, method, CHOOSE_AT, lr=rate, **held)
+            for name, method in DEAR.items()
+            for rate in (rates if model == WITH_ALL else rates[1:2])
+            if name in names
+        ]
         cells += [
             cell(name, model, task, method, CHOOSE_AT, lr=rates[1], **held, **more)
-            for name, (method, more) in others.items()
+            for name, (method, more) in (TRIED if model == WITH_ALL else {}).items()
         ]
     return cells
 
