@@ -122,17 +122,33 @@ def test_more_tensors_than_there_are_chunks_are_left_to_others(device):
 
 
 @pytest.mark.parametrize("chunks", [1, 8191, 8193, MOST_CHUNKS])
-@pytest.mark.parametrize("share", [0.01, 1.0])
-def test_the_chunks_with_ties_are_listed_in_order_with_how_many_precede_them(chunks, share, device):
-    counts = torch.randint(1, 1 << 28, (chunks,), device=device) * (torch.rand(chunks, device=device) <= share)
+@pytest.mark.parametrize("having", [0.01, 1.0])
+@pytest.mark.parametrize("going", [0.0, 0.4, 1.0])
+def test_the_chunks_whose_ties_go_are_listed_in_order_with_how_many_precede_them(chunks, having, going, device):
+    counts = torch.randint(1, 1 << 28, (chunks,), device=device) * (torch.rand(chunks, device=device) <= having)
+    counts[-1] = 5
+    total = int(counts.sum())
+    ties = min(max(1, int(going * total)), total - 1)
     state, low = (torch.zeros(length, dtype=torch.int64, device=device) for length in (SLOTS, 2))
-    state[TIES], state[EQUAL] = 1, 2
+    state[TIES], state[EQUAL] = ties, total
     listed = torch.full((MOST_CHUNKS,), 7, device=device)
     listed[:chunks] = counts
     scan_kernel[(1,)](state, low, listed, chunks, WIDTH=fast.WINDOW, FLOOR=True, BLOCK=fast.LEAST_CHUNK, num_warps=16)
-    having = counts.nonzero().squeeze(-1)
-    assert int(state[TIED]) == len(having)
-    assert torch.equal(listed[: len(having)], (counts.cumsum(0) - counts)[having] << FROM | having)
+    preceding = counts.cumsum(0) - counts
+    expected = ((counts > 0) & (preceding < ties)).nonzero().squeeze(-1)
+    assert int(state[TIED]) == len(expected)
+    assert torch.equal(listed[: len(expected)], preceding[expected] << FROM | expected)
+
+
+@pytest.mark.parametrize("chunk", [256, 1024])
+@pytest.mark.parametrize("k", [255, 256, 257, 1023, 1024, 1025, 1279, 2047, 2050, 3071])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ties_go_up_to_the_end_of_a_block_or_a_chunk_and_not_a_weight_further(k, chunk, dtype, monkeypatch, device):
+    monkeypatch.setattr(table, "LEAST_CHUNK", chunk)
+    monkeypatch.setattr(fast, "LEAST_CHUNK", 256)
+    weights = [torch.full((size,), 0.5, device=device, dtype=dtype) for size in (2050, 1025)]
+    weights[0][300:700] = 2.0
+    assert_selects_alike(weights, min(k, 2050 + 1025 - 400))
 
 
 @triton.jit

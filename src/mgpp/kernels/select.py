@@ -255,7 +255,7 @@ class _Event:
             own.state, own.low, own.window, own.layout.chunks,
             WIDTH=own.width, FLOOR=not own.narrow, BLOCK=LEAST_CHUNK, num_warps=16,
         )  # fmt: skip
-        self._zero(ties_kernel, SELDOM // 4, BLOCK=LEAST_CHUNK, num_warps=16)  # of few chunks, each at once
+        self._zero(ties_kernel, SELDOM // 2, BLOCK=LEAST_CHUNK // 2, num_warps=8)  # most often in one chunk, at once
 
     def _zero(self, kernel: Any, programs: int = OFTEN, **more: int) -> None:
         own = self.selection

@@ -86,8 +86,8 @@ def mask_kernel(
 def scan_kernel(
     state, low_at, ties_of_chunk, chunks, WIDTH: tl.constexpr, FLOOR: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """One program: where the next window and the floor lie, and, if ties must be told apart, a list of the chunks that
-    have some, where their numbers were. The floor is amid what went and what stayed."""
+    """One program: where the next window and the floor lie, and, if ties must be told apart, a list of the chunks of
+    which some go, where their numbers were: with how many precede each. The floor is amid what went and what stayed."""
     went, cut = tl.load(state + _WENT), tl.load(state + _STAYED) ^ _LARGEST
     tl.store(state + _CUT, cut)
     # Never from key 0: zeros are many, and a counter that millions of them hit holds up the device for 50 ms.
@@ -96,7 +96,7 @@ def scan_kernel(
         tl.store(low_at + 1, went + (cut - went + 1) // 2)
     ties = tl.load(state + _TIES)
     if (ties > 0) & (ties < tl.load(state + _EQUAL)):
-        before = tl.zeros((), tl.int64)
+        before, tied = tl.zeros((), tl.int64), tl.zeros((), tl.int64)
         for offset in range(0, chunks, BLOCK):
             chunk = offset + tl.arange(0, BLOCK)
             counts = tl.load(ties_of_chunk + chunk, mask=chunk < chunks, other=0)
@@ -105,9 +105,29 @@ def scan_kernel(
             both = (counts > 0).to(tl.int64) + (counts << _FROM_TIES)
             sums = before + tl.cumsum(both, 0) - both
             place, preceding = sums & _LISTED, sums >> _FROM_TIES
-            tl.store(ties_of_chunk + place, (preceding << _FROM) + chunk, mask=counts > 0)
+            some_go = (counts > 0) & (preceding < ties)
+            tl.store(ties_of_chunk + place, (preceding << _FROM) + chunk, mask=some_go)
             before += tl.sum(both)
-        tl.store(state + _TIED, before & _LISTED)
+            tied += tl.sum(some_go.to(tl.int64))
+        tl.store(state + _TIED, tied)
+
+
+@triton.jit
+def _ties_block(
+    weights, first, second, at, size, factor, cut, left, last,
+    SCORE: tl.constexpr, SHIFT: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """How many have become zero, and from bit 16 on how many were equal to the cut."""
+    score = score_of(first, second, at, size, factor, SCORE, MASKED)
+    weight = score if SCORE == "magnitude" else read(weights, at, size, MASKED)
+    equal = key_of(score, SHIFT) == cut
+    if MASKED:
+        equal &= at < size
+    drop = equal
+    if last:
+        drop &= tl.cumsum(equal.to(tl.int32), 0) <= left
+    tl.store(weights + at, tl.zeros_like(weight), mask=drop)
+    return tl.sum((drop & (weight != 0)).to(tl.int32) + (equal.to(tl.int32) << 16))
 
 
 @triton.jit
@@ -117,30 +137,35 @@ def ties_kernel(
     WEIGHT: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
     CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Zero the first `ties` of the weights whose key is the cut, where not all of them go."""
+    """Zero the first `ties` of the weights whose key is the cut, where not all of them go: in the chunks listed all, in
+    the last of them as many as are left."""
     ties, cut = tl.load(state + _TIES), tl.load(state + _CUT).to(tl.int32)
-    for index in range(tl.program_id(0), tl.load(state + _TIED).to(tl.int32), tl.num_programs(0)):
+    tied = tl.load(state + _TIED).to(tl.int32)
+    for index in range(tl.program_id(0), tied, tl.num_programs(0)):
         listed = tl.load(ties_of_chunk + index)
         chunk, left = (listed & _CHUNK).to(tl.int32), ties - (listed >> _FROM)
         tensor = find_tensor(base, tensors, chunk)
         start = (chunk - tl.load(base + tensor)).to(tl.int64) * CHUNK
         size = tl.load(sizes + tensor) - start
         # A chunk of another launch's tensors lies beyond this tensor's end, or before the first one's start.
-        if (left > 0) & (start >= 0) & (size > 0):
+        if (start >= 0) & (size > 0):
             weights = address(weight_table, tensor, WEIGHT) + start
             first, second = address(first_table, tensor, FIRST) + start, address(second_table, tensor, SECOND) + start
-            factor = tl.load(factors + tensor)
+            factor, last = tl.load(factors + tensor), index == tied - 1
             zero = tl.zeros((), tl.int32)
             for offset in range(0, CHUNK, BLOCK):
                 if offset < size:
                     at = offset + tl.arange(0, BLOCK)
-                    weight = read(weights, at, size, True)
-                    key = key_of(score_of(first, second, at, size, factor, SCORE, True), SHIFT)
-                    equal = (key == cut) & (at < size)
-                    drop = equal & (tl.cumsum(equal.to(tl.int32), 0) <= left)
-                    tl.store(weights + at, tl.zeros_like(weight), mask=drop)
-                    zero += tl.sum((drop & (weight != 0)).to(tl.int32))
-                    left -= tl.sum(equal.to(tl.int32))
+                    if offset + BLOCK <= size:
+                        both = _ties_block(
+                            weights, first, second, at, size, factor, cut, left, last, SCORE, SHIFT, False
+                        )
+                    else:
+                        both = _ties_block(
+                            weights, first, second, at, size, factor, cut, left, last, SCORE, SHIFT, True
+                        )
+                    zero += both & 0xFFFF
+                    left -= both >> 16
             tl.atomic_add(zeros + tl.load(number + tensor), zero.to(tl.int64), sem="relaxed")
 
 
