@@ -161,12 +161,12 @@ def _side(name: str) -> str | None:
     """What the benchmark calls a method with these settings; it has none with a teacher."""
     if name == "dense":
         return "plain"
-    base = name.removesuffix(FASTER)
-    method = grid.METHODS[base][0] if base in grid.METHODS else grid.DEAR.get(base)
+    if name == studies.FASTER:  # what mgpp.recommended() does
+        return "recommended"
+    method = grid.METHODS[name][0] if name in grid.METHODS else grid.DEAR.get(name)
     if method is None:
         return None
     parts = {"curvature": method.get("score") == "curvature", "decoupled": method.get("decoupled", False)}
-    parts["faster"] = base != name
     return " ".join([method["method"], *[part for part, has in parts.items() if has]])
 
 

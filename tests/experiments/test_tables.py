@@ -160,7 +160,7 @@ def test_a_step_has_the_time_of_the_benchmarks_side(results, tmp_path, monkeypat
     sides = {"plain": 1.0, "plain, mgpp.AdamW": 2.0, "gmp": 3.0, "mgpp curvature decoupled, mgpp.AdamW": 4.0}
     measured = {"command": "mgpp bench", **MADE_ON, "rows": [{"name": n, "device_ms": ms} for n, ms in sides.items()]}
     (tmp_path / "steps.json").write_text(json.dumps([{}, measured]))
-    later = [{"name": name, "device_ms": 9.0} for name in ("gmp", "mgpp curvature decoupled faster, mgpp.AdamW")]
+    later = [{"name": name, "device_ms": 9.0} for name in ("gmp", "recommended, mgpp.AdamW")]
     (tmp_path / "later.json").write_text(json.dumps([{**measured, "command": "mgpp bench again", "rows": later}]))
     monkeypatch.setattr(glue, "STEPS", (tmp_path / "steps.json", tmp_path / "later.json"))
     write(results, "table", [line_of(cell, 0.6) for cell in choose(results)])
@@ -173,7 +173,7 @@ def test_a_step_has_the_time_of_the_benchmarks_side(results, tmp_path, monkeypat
     assert "of what it does not name: `mgpp bench again`" in text
 
 
-@pytest.mark.parametrize("name", ["dense", *grid.METHODS])
+@pytest.mark.parametrize("name", ["dense", *grid.METHODS, studies.FASTER])
 def test_every_row_that_has_a_step_of_its_own_is_a_side_of_the_benchmark(name):
     side = glue._side(name)
     measured = overhead._sides(torch.device("cpu"), naive=False)

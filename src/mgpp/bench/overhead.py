@@ -170,8 +170,6 @@ def _sides(device: torch.device, *, naive: bool) -> dict[str, Start]:
         "mgpp curvature": pruned(theirs, method="mgpp", score="curvature"),
         "mgpp curvature decoupled, mgpp.AdamW": pruned(ours, **DECOUPLED, score="curvature"),
         "mgpp curvature decoupled": pruned(theirs, **DECOUPLED, score="curvature"),
-        "mgpp curvature decoupled faster, mgpp.AdamW": pruned(ours, **DECOUPLED, score="curvature", lr_power=0.5),
-        "mgpp curvature decoupled faster": pruned(theirs, **DECOUPLED, score="curvature", lr_power=0.5),
         "recommended, mgpp.AdamW": pruned(ours, **spelled({"method": "mgpp"})),
         "recommended": pruned(theirs, **spelled({"method": "mgpp"})),
         "gmp curvature, mgpp.AdamW": pruned(ours, method="gmp", score="curvature"),
