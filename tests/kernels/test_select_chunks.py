@@ -128,7 +128,7 @@ def test_the_chunks_whose_ties_go_are_listed_in_order_with_how_many_precede_them
     counts = torch.randint(1, 1 << 28, (chunks,), device=device) * (torch.rand(chunks, device=device) <= having)
     counts[-1] = 5
     total = int(counts.sum())
-    ties = min(max(1, int(going * total)), total - 1)
+    ties = min(max(1, int(counts[: int(going * chunks)].sum())), total - 1)  # just a chunk's end
     state, low = (torch.zeros(length, dtype=torch.int64, device=device) for length in (SLOTS, 2))
     state[TIES], state[EQUAL] = ties, total
     listed = torch.full((MOST_CHUNKS,), 7, device=device)
