@@ -559,6 +559,17 @@ def test_two_rows_of_the_table_are_apart_on_all_tasks_on_each_and_without_each(r
     assert told[:2] == ["90%, all tasks: +10.0 ± 0.0", "90%, MNLI: +10.0 ± 0.0"]
 
 
+def test_two_rows_of_a_larger_models_fifth_task_are_apart_on_that(results):
+    cells_of = [
+        grid.cell(name, "mpnet-base", "sst2", {"method": "gmp"}, 0.9, seed=seed)
+        for name in ("GMP", "PLATON")
+        for seed in grid.planned("mpnet-base", "fifth").seeds
+    ]
+    lines = [line_of(cell, 0.5 + (cell["name"] == "GMP") * (1 + cell["seed"]) / 100) for cell in cells_of]
+    write(results, "fifth", lines, model="mpnet-base")
+    assert differences("mpnet-base", "fifth/GMP", "fifth/PLATON") == ["90%, SST-2: +2.0 ± 0.6"]
+
+
 def test_variations_stand_beside_the_recommended_form(results):
     planned = grid.varied("minilm")
     scores = {"MGPP recommended": 0.5, "no prior": 0.52}
