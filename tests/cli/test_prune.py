@@ -58,6 +58,13 @@ def test_one_command_prunes_and_prints_a_summary(prune, tmp_path, capsys):
     assert (tmp_path / "out" / "result.json").exists()
 
 
+def test_a_run_that_prunes_nothing_says_so(prune, capsys):
+    assert prune("--sparsity", "0", *RAMP) == 0
+    assert "nothing is pruned at sparsity 0: give --sparsity, for example 0.9\n" in capsys.readouterr().err
+    assert prune("--method", "none", output="dense") == 0
+    assert "nothing is pruned" not in capsys.readouterr().err
+
+
 def test_a_model_need_not_be_scored_before_training(prune, capsys):
     assert prune("--method", "none", "--no-score-before") == 0
     out, err = capsys.readouterr()

@@ -196,6 +196,8 @@ def _outline(plan: Plan, loaded: Mapping[str, Any]) -> list[str]:
         )
         if "structure" in plan.method["method"]:
             lines.append(f"in the structure {plan.method['method']['structure']}")
+    elif plan.config.method is not None and not plan.config.method.holds_zeros:
+        lines.append("nothing is pruned at sparsity 0: give --sparsity, for example 0.9")
     if plan.config.teacher is not None:
         share = plan.config.distil_weight
         lines.append(f"taught by {plan.config.teacher}: {share:g} of the loss, at {plan.config.distil_temperature:g}")
