@@ -234,6 +234,12 @@ def test_a_pruners_state_survives_its_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [STATE_FILE]
 
 
+@every_method
+def test_a_method_in_a_callbacks_place_is_refused_with_the_cure(case, tmp_path):
+    with pytest.raises(AttributeError, match=r"is a method, not a callback: write callbacks=\[mgpp.PruningCallback\("):
+        Trainer(model=Toy(), args=arguments(tmp_path), train_dataset=rows(), callbacks=[method_of(case)])
+
+
 @pytest.mark.parametrize("no_method", ["recommended", mgpp.recommended, mgpp.MGPP])
 def test_what_is_no_method_is_refused_with_the_cure(no_method):
     with pytest.raises(TypeError, match="is no method: give one with its settings"):

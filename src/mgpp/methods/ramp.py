@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from torch import nn
 
@@ -85,6 +86,12 @@ class Ramp:
         if self.structure is not None:
             require_matrices(targets, f"structure={self.structure!r}")
         return {}
+
+    @property
+    def on_init_end(self) -> NoReturn:
+        """What a Trainer first asks of its callbacks, and is told where a method was given in a callback's place."""
+        name = type(self).__name__
+        raise AttributeError(f"{name} is a method, not a callback: write callbacks=[mgpp.PruningCallback({name}(...))]")
 
     def schedule(self, run: Run) -> "Schedule":
         return Schedule(
