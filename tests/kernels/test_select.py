@@ -90,6 +90,15 @@ def test_many_equal_to_the_last_cut_are_counted_and_go_by_position(dtype, device
         selection = assert_selects_alike(weights, k, selection=selection)
 
 
+@pytest.mark.parametrize("k", [-1, 12, 13])
+def test_so_many_that_none_would_stay_are_refused(k, device):
+    weights = tensors([(3, 4)], torch.float32, device)
+    before = weights[0].clone()
+    with pytest.raises(ValueError, match=rf"k={k}: between 0 and 11, so that one score at least stays"):
+        fast.zero_smallest_(select_over(weights), k)
+    torch.testing.assert_close(weights[0], before, rtol=0, atol=0)
+
+
 def test_dtypes_beside_each_other_compare_by_value_and_tie_by_position(device):
     weights = [tensors([(40, 50)], dtype, device, scale=1.0)[0] for dtype in [*DTYPES, torch.float32, torch.bfloat16]]
     weights.append(weights[1].float())

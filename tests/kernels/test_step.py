@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from mgpp import kernels
 from mgpp.functional import adamw as plain_adamw
 from mgpp.functional import prior as plain_prior
 from mgpp.functional import score as plain_score
@@ -150,6 +151,25 @@ def test_what_was_counted_for_another_target_is_not_counted_with_this_ones(devic
     cut = plain_zero_smallest_(expected, 600)
     assert select.zero_smallest_(selection, 600, counted=True).cut() == cut
     torch.testing.assert_close(mine, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("counts_again", [True, False])
+def test_what_a_step_counted_that_broke_off_before_its_event_is_not_counted_with_the_next(
+    counts_again, monkeypatch, device
+):
+    monkeypatch.setattr(kernels, "_laid_out", lambda key, lists, scratch, fresh=(): lay_out(key, lists, scratch))
+    lists = tuple([value + 1e-3 * torch.rand(1000, device=device)] for value in (1.0, 0.0, 0.0, 1.0))
+    mine, scratch = lists[0], {}
+    kernels.zero_smallest_(mine, 500, scratch=scratch)
+    mine[0].copy_(1.0 + 1e-3 * torch.rand(1000, device=device))  # all of them within the window around the cut
+    for counts in (True, counts_again):
+        count = kernels.count_ahead(500, "magnitude", scratch) if counts else None
+        kernels.adamw_(*lists, [True], replace(ADAM, lr=1e-6), count=count, scratch=scratch)
+    expected = [mine[0].clone()]
+    cut = plain_zero_smallest_(expected, 500)
+    assert kernels.zero_smallest_(mine, 500, count=count, scratch=scratch).cut() == cut
+    torch.testing.assert_close(mine, expected, rtol=0, atol=0)
+    assert not scratch["selection"].holds_count  # or the next step would make ready once more
 
 
 @pytest.mark.parametrize("spread", [True, False])

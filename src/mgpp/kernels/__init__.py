@@ -178,6 +178,8 @@ def count_ahead(k: int, kernel: str | None, scratch: Scratch) -> Count | None:
     known = scratch.get("selection")
     if known is None or known.aimed_at != k or known.score != kernel or kernel not in ("magnitude", "curvature"):
         return None
+    if known.holds_count:  # of a step that broke off before its event
+        known.forget_count()
     return Count(selection=known)
 
 
@@ -238,9 +240,8 @@ def zero_smallest_(
         from mgpp.kernels import select
 
         selection = select.selection_for(layout, str(kernel), scratch)
+        # A weight that had no gradient has not been counted.
         counted = count is not None and count.selection is selection and count.done == len(weights)
-        if count is not None and not counted:  # some weight had no gradient: the count is not of all
-            selection.forget_count()
         return select.zero_smallest_(selection, k, factors=factors, counted=counted)
     if kernel is not None and cpu.supports(weights):
         return cpu.zero_smallest_(weights, k, score=score, inputs=inputs, kernel=kernel, scratch=scratch)

@@ -136,6 +136,8 @@ def adamw_(
     scores are counted into its window on the way, so that the event that follows need not read them once more.
     Gradients are left as they are."""
     c1, c2 = (0.0, 0.0) if pull is None else log_odds(**pull.shape)
+    if selection is not None:
+        selection.holds_count = True
     for group, is_target in zip(layout.groups, flags, strict=True):
         table, dtypes = group.table, group.dtypes
         counters = (selection.state, selection.low, selection.window) if selection is not None else (table.sizes,) * 3

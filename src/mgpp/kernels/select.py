@@ -9,7 +9,7 @@ An event is a fixed row of launches (`select_kernels` up to the cut, `zero_kerne
             window around the same place, put the window around those that hold the cut, and count once more
     digits  (only when the cut is still not found) radix select over all, eight bits a pass
     mask    one read, one write: zero what lies below the cut, count each tensor's zeros and each chunk's ties
-    ties    (only when some but not all keys equal to the cut must go) zero the first of them
+    ties    (only when some of the keys equal to the cut must go; never all) zero the first of them
 
 After the ramp the target stands still and the cut hardly moves, so the window around the last one holds the next: two
 reads and one write. Where it moves more (by curvature, several percent a step), it is most often because the last
@@ -97,6 +97,7 @@ class Selection:
         self.factors = [torch.ones(len(group.indices), dtype=torch.float32, device=device) for group in layout.groups]
         self.target = torch.zeros(1, dtype=torch.int64, device=device)  # k
         self.aimed_at: int | None = None
+        self.holds_count = False  # of a step whose event has not come yet
         self.recorded = Recorded(device)
 
     def set_factors(self, factors: float | Tensor) -> None:
@@ -112,6 +113,7 @@ class Selection:
         """Make ready for a count."""
         self.counters.zero_()
         self.window.zero_()
+        self.holds_count = False
 
 
 def selection_for(layout: Layout, score: str, scratch: dict[str, Any]) -> Selection:
@@ -149,6 +151,8 @@ def zero_smallest_(
 
     In a CUDA graph that is being recorded there is no outcome yet, and no replay will tell one.
     """
+    if not 0 <= k < selection.total:
+        raise ValueError(f"k={k}: between 0 and {selection.total - 1}, so that one score at least stays")
     event = _Event(selection)
     if factors is not None:
         selection.set_factors(factors)
@@ -156,9 +160,10 @@ def zero_smallest_(
     if moved:
         selection.target.fill_(k)
         selection.aimed_at = k
-        if counted:  # around another target's cut
-            selection.forget_count()
-            counted = False
+        counted = False  # that was around another target's cut
+    if selection.holds_count and not counted:
+        selection.forget_count()
+    selection.holds_count = False
     selection.recorded.run((moved, counted), partial(event, moved=moved, counted=counted))
     return None if is_capturing() else Outcome(selection)
 
