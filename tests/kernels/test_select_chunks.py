@@ -9,10 +9,11 @@ import triton.language as tl
 
 from mgpp.functional import select as plain
 from mgpp.kernels import adamw as fast_adamw
+from mgpp.kernels import layout as layout_of
 from mgpp.kernels import select as fast
 from mgpp.kernels import table
 from mgpp.kernels.layout import lay_out
-from mgpp.kernels.select_kernels import BELOW, EQUAL, HIT, SLOTS, TIED, TIES
+from mgpp.kernels.select_kernels import BELOW, HIT, SLOTS, TIED, TIES
 from mgpp.kernels.table import MOST_CHUNKS, Table, find_tensor, part_of
 from mgpp.kernels.zero_kernels import FROM, scan_kernel
 from tests.kernels.test_select import DTYPES, assert_selects_alike
@@ -121,6 +122,17 @@ def test_more_tensors_than_there_are_chunks_are_left_to_others(device):
     assert layout.chunks == MOST_CHUNKS
 
 
+def test_one_tensor_is_left_to_others_if_beside_too_many_its_chunks_would_be_too_long(monkeypatch, device):
+    """A lane counts its share of a program's chunks in as many bits as the longest needs."""
+    monkeypatch.setattr(table, "MOST_CHUNKS", 4)
+    monkeypatch.setattr(layout_of, "MOST_CHUNKS", 4)
+    monkeypatch.setattr(table, "MOST_CHUNK", 4 * table.LEAST_CHUNK)
+    sizes = [1, 1, 1, 4 * table.LEAST_CHUNK]
+    weights = [torch.ones(size, device=device) for size in sizes]
+    assert lay_out("select", (weights,), {}).chunk == 4 * table.LEAST_CHUNK
+    assert lay_out("select", ([*weights[:-1], torch.ones(1 + sizes[-1], device=device)],), {}) is None
+
+
 @pytest.mark.parametrize("chunks", [1, 8191, 8193, MOST_CHUNKS])
 @pytest.mark.parametrize("having", [0.01, 1.0])
 @pytest.mark.parametrize("going", [0.0, 0.4, 1.0])
@@ -130,7 +142,7 @@ def test_the_chunks_whose_ties_go_are_listed_in_order_with_how_many_precede_them
     total = int(counts.sum())
     ties = min(max(1, int(counts[: int(going * chunks)].sum())), total - 1)  # just a chunk's end
     state, low = (torch.zeros(length, dtype=torch.int64, device=device) for length in (SLOTS, 2))
-    state[TIES], state[EQUAL] = ties, total
+    state[TIES] = ties
     listed = torch.full((MOST_CHUNKS,), 7, device=device)
     listed[:chunks] = counts
     scan_kernel[(1,)](state, low, listed, chunks, WIDTH=fast.WINDOW, FLOOR=True, BLOCK=fast.LEAST_CHUNK, num_warps=16)
@@ -140,12 +152,14 @@ def test_the_chunks_whose_ties_go_are_listed_in_order_with_how_many_precede_them
     assert torch.equal(listed[: len(expected)], preceding[expected] << FROM | expected)
 
 
-@pytest.mark.parametrize("chunk", [256, 1024])
+@pytest.mark.parametrize(("chunk", "at_once"), [(256, 256), (1024, 256), (256, 1024)])
 @pytest.mark.parametrize("k", [255, 256, 257, 1023, 1024, 1025, 1279, 2047, 2050, 3071])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_ties_go_up_to_the_end_of_a_block_or_a_chunk_and_not_a_weight_further(k, chunk, dtype, monkeypatch, device):
+def test_ties_go_up_to_the_end_of_a_block_or_a_chunk_and_not_a_weight_further(
+    k, chunk, at_once, dtype, monkeypatch, device
+):
     monkeypatch.setattr(table, "LEAST_CHUNK", chunk)
-    monkeypatch.setattr(fast, "LEAST_CHUNK", 256)
+    monkeypatch.setattr(fast, "LEAST_CHUNK", at_once)
     weights = [torch.full((size,), 0.5, device=device, dtype=dtype) for size in (2050, 1025)]
     weights[0][300:700] = 2.0
     assert_selects_alike(weights, min(k, 2050 + 1025 - 400))

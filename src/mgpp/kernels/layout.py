@@ -79,6 +79,8 @@ def lay_out(key: str, lists: Lists, scratch: dict[str, Any], *, fresh: Sequence[
     traits = [_traits(tensors) for tensors in lists]
     if known is None or known.traits != traits or not (known.layout and _aligned(addresses)):
         layout = Layout(lists) if _aligned(addresses) and _supports(unique.values()) else None
+        if layout is not None and layout.chunks > MOST_CHUNKS:
+            layout = None
         known = scratch[key] = _Known(layout, traits, [[] for _ in lists])
     for role, (now, then) in enumerate(zip(addresses, known.addresses, strict=True)):
         if known.layout is not None and now != then:
@@ -105,11 +107,10 @@ def _aligned(addresses: list[list[int]]) -> bool:
 
 
 def _supports(lists: Any) -> bool:
-    """Contiguous tensors of at most 32 bits, or masks, all on one device; and not more than there are chunks."""
+    """Contiguous tensors of at most 32 bits, or masks, all on one device."""
     tensors = [tensor for tensors in lists for tensor in tensors]
     return (
         bool(tensors)
-        and max(map(len, lists)) <= MOST_CHUNKS
         and len({tensor.device for tensor in tensors}) == 1
         and all(tensor.dtype in READABLE and tensor.is_contiguous() for tensor in tensors)
     )

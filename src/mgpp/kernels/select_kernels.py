@@ -12,17 +12,17 @@ import triton.language as tl
 from mgpp.kernels.table import EACH, address, by_lane, find_tensor, part_of, read
 
 # Slots of a state: is the cut found (1: in a window; 2: above the floor; 0: not yet; -1: in no window); how many keys
-# below the window; the cut's key, how many keys below it, how many equal to it go, how many are equal; the radix
+# below the window; the cut's key, how many keys below it, how many equal to it go (one at least stays); the radix
 # select's leading digits and the rank left to find; how many keys below the floor; the largest key that went, and by
 # how much LARGEST exceeds the smallest that stayed (each the largest that any program has seen, so both begin as 0);
-# how many programs are done with their part of the window; how many chunks have ties to be told apart.
-HIT, BELOW, CUT, CUT_BELOW, TIES, EQUAL, PREFIX, RANK, DEEP, WENT, STAYED, DONE, TIED = range(13)
-SLOTS = 13
+# how many programs are done with their part of the window; how many chunks have ties that go.
+HIT, BELOW, CUT, CUT_BELOW, TIES, PREFIX, RANK, DEEP, WENT, STAYED, DONE, TIED = range(12)
+SLOTS = 12
 PARTS = 64  # of the window, which are summed up side by side
 LARGEST = 0x7FFFFFFF
 
 _HIT, _BELOW, _CUT, _CUT_BELOW = tl.constexpr(HIT), tl.constexpr(BELOW), tl.constexpr(CUT), tl.constexpr(CUT_BELOW)
-_TIES, _EQUAL, _PREFIX, _RANK = tl.constexpr(TIES), tl.constexpr(EQUAL), tl.constexpr(PREFIX), tl.constexpr(RANK)
+_TIES, _PREFIX, _RANK = tl.constexpr(TIES), tl.constexpr(PREFIX), tl.constexpr(RANK)
 _DEEP, _DONE = tl.constexpr(DEEP), tl.constexpr(DONE)
 _PARTS, _EACH, _LARGEST = tl.constexpr(PARTS), tl.constexpr(EACH), tl.constexpr(LARGEST)
 _TINY = tl.constexpr(1.1754943508222875e-38)  # float32's least normal number
@@ -239,7 +239,6 @@ def _resolve(
             tl.store(state + _CUT, key)
             tl.store(state + _CUT_BELOW, below)
             tl.store(state + _TIES, k - below)
-            tl.store(state + _EQUAL, tl.sum(tl.where(cut, counts, 0)))
             tl.store(state + _HIT, 1)
             tl.store(aim + _HIT, 1)
     elif COARSE > 0:
@@ -248,7 +247,6 @@ def _resolve(
         tl.store(state + _CUT, tl.load(low_at + 1))
         tl.store(state + _CUT_BELOW, k)
         tl.store(state + _TIES, 0)
-        tl.store(state + _EQUAL, 1)  # more than the ties: none of them go
         tl.store(state + _HIT, 2)
         tl.store(aim + _HIT, 1)
 
@@ -332,13 +330,11 @@ def resolve_digit_kernel(
         prefix = (tl.load(state + _PREFIX) << BITS) + tl.sum(tl.where(here, place, 0))
         tl.store(state + _PREFIX, prefix)
         tl.store(state + _RANK, rank)
-        equal = tl.sum(tl.where(here, counts, 0))
         if LAST:
             if AIM > 0:
-                within = (rank << REST) // tl.maximum(equal, 1)
+                within = (rank << REST) // tl.maximum(tl.sum(tl.where(here, counts, 0)), 1)
                 tl.store(low_at, tl.maximum((prefix << REST) + within - AIM // 2, 1))
             else:
                 tl.store(state + _CUT, prefix)
                 tl.store(state + _CUT_BELOW, k - rank)
                 tl.store(state + _TIES, rank)
-                tl.store(state + _EQUAL, equal)

@@ -21,6 +21,7 @@ EACH = 8  # values of a block for each lane
 OFTEN, SELDOM = 64, 8
 # Selection keeps one counter a chunk: 65,536 of them are 256 KiB, whatever the model's size.
 MOST_CHUNKS = 1 << 16
+MOST_CHUNK = 1 << 27  # each of 128 lanes counts its share of a program's chunks in 21 bits
 
 _EACH = tl.constexpr(EACH)
 
@@ -32,7 +33,7 @@ class Table:
         self.device = device
         self.sizes_on_host = list(sizes)
         self.chunk = chunk or LEAST_CHUNK
-        while sum(-(-size // self.chunk) for size in sizes) > MOST_CHUNKS and self.chunk < max(sizes):
+        while sum(-(-size // self.chunk) for size in sizes) > MOST_CHUNKS and self.chunk < min(max(sizes), MOST_CHUNK):
             self.chunk *= 2
         first = [0]
         for size in sizes:

@@ -7,13 +7,13 @@ Roles: `weights` are masked; `first` and `second` are what the score is computed
 import triton
 import triton.language as tl
 
-from mgpp.kernels.select_kernels import CUT, EQUAL, LARGEST, STAYED, TIED, TIES, WENT, key_of, score_of
+from mgpp.kernels.select_kernels import CUT, LARGEST, STAYED, TIED, TIES, WENT, key_of, score_of
 from mgpp.kernels.table import address, find_tensor, part_of, read
 
 # A chunk with ties to be told apart, and from this bit on how many precede it; of chunks there are 2^16 at most.
 FROM = 16
 
-_CUT, _TIES, _EQUAL, _TIED = tl.constexpr(CUT), tl.constexpr(TIES), tl.constexpr(EQUAL), tl.constexpr(TIED)
+_CUT, _TIES, _TIED = tl.constexpr(CUT), tl.constexpr(TIES), tl.constexpr(TIED)
 _WENT, _STAYED, _LARGEST = tl.constexpr(WENT), tl.constexpr(STAYED), tl.constexpr(LARGEST)
 _FARTHEST, _FROM, _CHUNK = tl.constexpr(0xFFFFFFFF), tl.constexpr(FROM), tl.constexpr((1 << FROM) - 1)
 _FROM_TIES, _LISTED = tl.constexpr(FROM + 1), tl.constexpr((2 << FROM) - 1)
@@ -21,7 +21,7 @@ _FROM_TIES, _LISTED = tl.constexpr(FROM + 1), tl.constexpr((2 << FROM) - 1)
 
 @triton.jit
 def _mask_block(
-    weights, first, second, at, size, factor, cut, all_ties,
+    weights, first, second, at, size, factor, cut,
     SCORE: tl.constexpr, SHIFT: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """How many are zero, from bit 16 on how many are equal to the cut, and how far above the cut the nearest keys lie
@@ -30,7 +30,7 @@ def _mask_block(
     weight = score if SCORE == "magnitude" else read(weights, at, size, MASKED)
     key = key_of(score, SHIFT)
     equal = key == cut
-    kept = tl.where((key < cut) | (equal & all_ties), 0.0, weight)
+    kept = tl.where(key < cut, 0.0, weight)
     zero = kept == 0
     above = (key - cut).to(tl.uint32, bitcast=True)
     below = above
@@ -53,7 +53,6 @@ def mask_kernel(
     CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     cut = tl.load(state + _CUT).to(tl.int32)
-    all_ties = tl.load(state + _TIES) == tl.load(state + _EQUAL)
     above, below = tl.full((), _FARTHEST, tl.uint32), tl.zeros((), tl.uint32)
     for index in range(tl.program_id(0), chunks, tl.num_programs(0)):
         chunk = chunks - 1 - index  # from the end on, which has been read last
@@ -66,11 +65,11 @@ def mask_kernel(
         for offset in range(0, CHUNK, BLOCK):
             at = offset + tl.arange(0, BLOCK)
             if offset + BLOCK <= size:
-                both, a, b = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, False)
+                both, a, b = _mask_block(weights, first, second, at, size, factor, cut, SCORE, SHIFT, False)
                 zero, equal = zero + (both & 0xFFFF), equal + (both >> 16)
                 above, below = tl.minimum(above, a), tl.maximum(below, b)
             elif offset < size:
-                both, a, b = _mask_block(weights, first, second, at, size, factor, cut, all_ties, SCORE, SHIFT, True)
+                both, a, b = _mask_block(weights, first, second, at, size, factor, cut, SCORE, SHIFT, True)
                 zero, equal = zero + (both & 0xFFFF), equal + (both >> 16)
                 above, below = tl.minimum(above, a), tl.maximum(below, b)
         tl.atomic_add(zeros + tl.load(number + tensor), zero.to(tl.int64), sem="relaxed")
@@ -86,8 +85,8 @@ def mask_kernel(
 def scan_kernel(
     state, low_at, ties_of_chunk, chunks, WIDTH: tl.constexpr, FLOOR: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """One program: where the next window and the floor lie, and, if ties must be told apart, a list of the chunks of
-    which some go, where their numbers were: with how many precede each. The floor is amid what went and what stayed."""
+    """One program: where the next window and the floor lie, and, if ties go, a list of the chunks with some that do, in
+    place of their numbers, with how many precede each. The floor is amid what went and what stayed."""
     went, cut = tl.load(state + _WENT), tl.load(state + _STAYED) ^ _LARGEST
     tl.store(state + _CUT, cut)
     # Never from key 0: zeros are many, and a counter that millions of them hit holds up the device for 50 ms.
@@ -95,7 +94,7 @@ def scan_kernel(
     if FLOOR:
         tl.store(low_at + 1, went + (cut - went + 1) // 2)
     ties = tl.load(state + _TIES)
-    if (ties > 0) & (ties < tl.load(state + _EQUAL)):
+    if ties > 0:
         before, tied = tl.zeros((), tl.int64), tl.zeros((), tl.int64)
         for offset in range(0, chunks, BLOCK):
             chunk = offset + tl.arange(0, BLOCK)
@@ -137,8 +136,8 @@ def ties_kernel(
     WEIGHT: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, SCORE: tl.constexpr, SHIFT: tl.constexpr,
     CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Zero the first `ties` of the weights whose key is the cut, where not all of them go: in the chunks listed all, in
-    the last of them as many as are left."""
+    """Zero the first `ties` of the weights whose key is the cut, of which one at least stays: in the chunks listed all,
+    in the last of them as many as are left."""
     ties, cut = tl.load(state + _TIES), tl.load(state + _CUT).to(tl.int32)
     tied = tl.load(state + _TIED).to(tl.int32)
     for index in range(tl.program_id(0), tied, tl.num_programs(0)):
@@ -146,7 +145,7 @@ def ties_kernel(
         chunk, left = (listed & _CHUNK).to(tl.int32), ties - (listed >> _FROM)
         tensor = find_tensor(base, tensors, chunk)
         start = (chunk - tl.load(base + tensor)).to(tl.int64) * CHUNK
-        size = tl.load(sizes + tensor) - start
+        size = tl.minimum(tl.load(sizes + tensor) - start, CHUNK)
         # A chunk of another launch's tensors lies beyond this tensor's end, or before the first one's start.
         if (start >= 0) & (size > 0):
             weights = address(weight_table, tensor, WEIGHT) + start
