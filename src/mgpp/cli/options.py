@@ -21,7 +21,9 @@ Data = Annotated[
 ]
 Output = Annotated[str, typer.Option("--output", "-o", help="Folder to write.", show_default=False)]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint in the folder.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the run in the folder, once the new one has a checkpoint.")
+]
 KeepCheckpoints = Annotated[bool, typer.Option("--keep-checkpoints", help="Keep them after success.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 _LAST = (Resume, Overwrite, KeepCheckpoints, AsJson)

@@ -5,6 +5,7 @@ run.json            from the start: the config, the columns that the model reads
 checkpoints/        while it runs: checkpoint-N/ and records.jsonl; gone at the end
 .draft/             while the last files are written; they then move up, result.json last
 result.json         only in a finished run
+.replaced/          the run that this one replaces, until this one has a checkpoint (replaced.py)
 tensorboard/        where the run is tracked with it
 """
 
@@ -20,15 +21,15 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from mgpp.disk import LOCK_FILE, alone, file_in_the_way, on_disk, require_free, write_whole
 from mgpp.run.config import RunConfig, differences
+from mgpp.run.replaced import FOLDERS, RUN_FILE, Replaced
 from mgpp.trainer import RECORDS_FILE
 
-RUN_FILE = "run.json"
 RESULT_FILE = "result.json"
 TENSORBOARD_FOLDER = "tensorboard"
 # In every checkpoint, written after all the rest and in one move: a checkpoint without it was not finished.
 WHOLE_FILE = "whole.json"
 # What may lie in a folder that a run was about to take when it was killed.
-_FIRST_FILES = {LOCK_FILE, f"{RUN_FILE}.draft"}
+_FIRST_FILES = {LOCK_FILE, f"{RUN_FILE}.draft", *FOLDERS}
 
 
 class RunFolder:
@@ -36,6 +37,7 @@ class RunFolder:
         self.path = Path(path).expanduser()
         self.checkpoints = self.path / "checkpoints"
         self._draft = self.path / ".draft"
+        self._replaced = Replaced(self.path)
         self._is_new = False
 
     # Before the run
@@ -67,12 +69,15 @@ class RunFolder:
         return OSError(f"cannot write to {self.path} ({error.strerror}): choose another folder")
 
     def check(self, config: RunConfig, *, resume: bool, overwrite: bool) -> None:
-        """Refuse a folder that this run may not write to; changes nothing, but for what a finished run was removing."""
+        """Refuse a folder that this run may not write to; changes nothing, but for what a dead run was moving."""
         if resume and overwrite:
             raise ValueError("resume and overwrite contradict each other: give one of them")
         file = file_in_the_way(self.path)
         if file is not None:
             raise ValueError(f"{file} is a file: give a folder for the output")
+        self._replaced.mend()
+        if overwrite:
+            self._require_not_read(config)
         if resume:
             self._check_same_run(config)
         elif self._holds_run() and not overwrite:
@@ -83,6 +88,12 @@ class RunFolder:
         elif not self._holds_run() and self._strangers():
             stranger = self._strangers()[0].name
             raise ValueError(f"{self.path} holds files that are no run's, {stranger} among them: choose another folder")
+
+    def _require_not_read(self, config: RunConfig) -> None:
+        """A run must not write over the model that it starts from: it would be lost when the run fails."""
+        for what, name in (("model", config.model), ("teacher", config.teacher)):
+            if name is not None and Path(os.path.expanduser(name)).resolve().is_relative_to(self.path.resolve()):
+                raise ValueError(f"{name}, the {what}, lies in the output's folder {self.path}: choose another folder")
 
     def _check_same_run(self, config: RunConfig) -> None:
         if not self._holds_run():
@@ -113,7 +124,7 @@ class RunFolder:
     def _begin(self, config: RunConfig) -> None:
         try:
             if self._holds_run():
-                self._remove_run()
+                self._set_aside()
             self.write({"config": config.to_dict()})  # first: a folder without it is nobody's
             self.checkpoints.mkdir(exist_ok=True)
         except OSError as error:
@@ -146,26 +157,43 @@ class RunFolder:
         newest = max(map(step_of, whole), default=0)
         return sorted(folder.name for folder in cut_short if step_of(folder) > newest)
 
+    def _set_aside(self) -> None:
+        """What is worth keeping of the run that is here: one without a checkpoint is not."""
+        if not self.is_finished and self.newest_checkpoint() is None:
+            self._remove_run()
+            return
+        self._replaced.set_aside([RESULT_FILE, *self._files(), self.checkpoints.name, TENSORBOARD_FOLDER])
+        shutil.rmtree(self._draft, ignore_errors=True)
+
+    def _files(self) -> list[str]:
+        """Of a run that is finished, or was about to be."""
+        listed = [name for place in (self.path, self._draft) for name in _listed_in(place / RESULT_FILE)]
+        return [name for name in listed if (self.path / name).is_file()]
+
+    @property
+    def is_back(self) -> bool:
+        """The run that was here before this one is here again."""
+        return self._replaced.is_back
+
     def abandon(self) -> None:
         """After a failure: without a checkpoint there is nothing to keep, and the folder is as it was before."""
+        with suppress(OSError):  # then the next run in this folder does it
+            self._replaced.mend()
+        if self.is_back:  # this one had not even begun
+            return
         self.remove_unfinished()
         if self.is_finished:
             return
         if self.newest_checkpoint() is None:
             self._remove_run()
+            with suppress(OSError):
+                self._replaced.put_back()
             if self._is_new:
                 shutil.rmtree(self.path, ignore_errors=True)
 
     def _remove_run(self) -> None:
-        """Exactly what a run wrote; files that somebody put beside them stay. run.json goes last: should this be cut
-        short, the folder is still known for a run's."""
-        listed = self._draft / RESULT_FILE
-        if self.is_finished:  # from here on it is not, and what there is to remove is still known
-            self._draft.mkdir(exist_ok=True)
-            os.replace(self.path / RESULT_FILE, listed)
-        for name in _listed_in(listed):
-            if (self.path / name).is_file():
-                (self.path / name).unlink()
+        """Exactly what a run without a checkpoint wrote; files that somebody put beside them stay. run.json goes last:
+        should this be cut short, the folder is still known for a run's."""
         for folder in (self.checkpoints, self.path / TENSORBOARD_FOLDER, self._draft):
             shutil.rmtree(folder, ignore_errors=True)
         (self.path / RUN_FILE).unlink(missing_ok=True)
@@ -191,6 +219,7 @@ class RunFolder:
         os.replace(self._draft / RESULT_FILE, self.path / RESULT_FILE)
         with suppress(OSError):  # it is finished for every reader, whatever the disk says now
             on_disk(self.path)
+            self._replaced.let_go()
             if not keep_checkpoints:
                 os.replace(self.checkpoints, self._draft / self.checkpoints.name)  # at once, for removing takes time
         shutil.rmtree(self._draft, ignore_errors=True)
@@ -235,6 +264,11 @@ def mark_whole(checkpoint: Path, told: dict[str, Any]) -> None:
         on_disk(file)
     on_disk(checkpoint.parent)
     write_json(checkpoint / WHOLE_FILE, told)
+
+
+def let_go_of_replaced(run: Path) -> None:
+    """Of the run that this one replaces: it has a checkpoint of its own now."""
+    Replaced(run).let_go()
 
 
 def keep_newest(folder: Path, count: int) -> None:

@@ -269,6 +269,10 @@ def _is_last(checkpoint: Path, plan: Plan) -> bool:
 
 
 def _way_on(folder: RunFolder, plan: Plan) -> str:
+    if folder.is_back:
+        return (
+            f"no checkpoint had been written yet (--save-steps writes them sooner): {folder.path} is as it was before"
+        )
     if folder.is_finished:
         return f"the run in {folder.path} is finished all the same"
     checkpoint = folder.newest_checkpoint()

@@ -15,7 +15,7 @@ from mgpp import records
 from mgpp.disk import on_disk
 from mgpp.finite import CURE, Skips, require_finite
 from mgpp.renamed import restore_renamed
-from mgpp.run.folder import WHOLE_FILE, keep_newest, mark_whole
+from mgpp.run.folder import WHOLE_FILE, keep_newest, let_go_of_replaced, mark_whole
 from mgpp.trainer import RECORDS_FILE, is_reproducible
 
 KEPT = 2  # checkpoints; the older one for a disk that loses the newer
@@ -71,6 +71,7 @@ class Checkpoints(TrainerCallback):
         told["records"] = (folder / RECORDS_FILE).stat().st_size
         mark_whole(folder / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}", told)
         keep_newest(folder, KEPT)
+        let_go_of_replaced(folder.parent)
 
 
 def _read_mark(marker: Path) -> tuple[float, float, int]:
