@@ -8,14 +8,15 @@ import torch
 
 pytest.importorskip("matplotlib")
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mgpp import report
 from mgpp.functional.prior import half_width, log_prior
 from mgpp.report import figures
-from mgpp.report.figures.canvas import save
-from tests.report.runs import HALF_WIDTH, L2, WEIGHTS, write_run
+from mgpp.report.figures.canvas import STYLE, lay_out, save
+from tests.report.runs import HALF_WIDTH, L2, MGPP, WEIGHTS, write_run
 
 MAGIC = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
 SUMMARY = [
@@ -126,6 +127,32 @@ def test_the_legend_lies_below_the_axes_and_hides_nothing(draw, tmp_path):
     legend, axis = panel.get_legend().get_window_extent(), panel.xaxis.get_tightbbox()
     assert legend.y1 <= axis.y0
     assert legend.y0 >= 0
+
+
+def test_nothing_on_an_axis_is_cut_off(tmp_path):
+    """Two decimals take room that one would not, and how many there are the size of the letters decides."""
+    names = [f"a run with a rather long name, {number}" for number in range(2)]
+    runs = [write_run(tmp_path / name, losses=lambda step: 0.7 - 0.0035 * step) for name in names]
+    panel = figures.loss(runs)
+    lay_out(panel.get_figure())
+    with rc_context(STYLE):  # as a file is written
+        panel.get_figure().draw_without_rendering()
+        assert "0.45" in [text.get_text() for text in panel.get_yticklabels()]
+        assert panel.yaxis.get_tightbbox().x0 >= 0
+
+
+def test_runs_of_one_label_are_told_apart_by_their_folders(tmp_path):
+    panel = figures.sparsity([write_run(tmp_path / name) for name in ("mgpp", "again")])
+    told = [text.get_text() for text in panel.get_legend().get_texts()]
+    assert told[1:] == ["mgpp (MGPP 0.9)", "again (MGPP 0.9)"]
+    alone = figures.sparsity([write_run(tmp_path / "mgpp")])
+    assert [text.get_text() for text in alone.get_legend().get_texts()][1:] == ["MGPP 0.9"]
+
+
+def test_cuts_of_different_scores_are_said_to_be_such(ours, theirs, tmp_path):
+    assert figures.cuts([ours, theirs]).get_ylabel() == "cut"
+    other = write_run(tmp_path / "other", method={**MGPP, "score": "curvature"}, cut=1e-6)
+    assert figures.cuts([ours, report.read_run(other)]).get_ylabel() == "cut, each run's by its own score"
 
 
 def test_the_metric_has_error_bars_and_the_dense_line():

@@ -120,8 +120,10 @@ def test_a_dense_run_has_answers_too(run_with):
 def test_a_healthy_run_beside_its_dense_one_and_its_twin_has_no_problem(run_with):
     run = run_with("run", method={**MGPP, "sparsity": 0.8}, cut=1e-3)
     run.events[-1]["sparsity"] = run.schedule["sparsity"]
-    others = [run_with("twin", method={**MGPP, "sparsity": 0.8}), run_with("dense", method=None)]
+    others = [run_with("twin", method={**MGPP, "sparsity": 0.8}, config={"seed": 1}), run_with("dense", method=None)]
     assert advised(run, *others) == ""
+    again = [run_with("again", method={**MGPP, "sparsity": 0.8}), others[1]]
+    assert "One run with one seed" in advised(run, *again)
 
 
 def test_kept_weights_inside_the_spike_mean_a_prior_that_is_too_strong(run_with):
@@ -208,6 +210,9 @@ def test_a_ramp_that_should_end_sooner_is_not_told_to_end_later(run_with):
 
 def test_one_event_is_not_told_in_the_plural_and_one_at_every_step_not_to_be_more_frequent(run_with):
     assert "only 1 pruning event." in advised(run_with(end=21))
+    none = run_with(end=21)
+    none.events[:] = [event for event in none.events if event["step"] > 21]
+    assert "problem: The ramp had no pruning event before its end: everything went at once." in advised(none)
     often = run_with(end=24)
     often.schedule["every"] = 1
     assert "Prune more often" not in advised(often)

@@ -130,10 +130,12 @@ def _about_the_ramp(run: Run) -> Iterator[Finding]:
         )
     events = sum(record["step"] <= end for record in run.events)
     every = max(1, (end - run.schedule["start"]) // 20)
-    if 0 < events < FEW_EVENTS and run.step > end and run.schedule.get("at") is None and every < run.schedule["every"]:
+    if events < FEW_EVENTS and run.step > end and run.schedule.get("at") is None and every < run.schedule["every"]:
         yield Finding(
-            kind="note",
-            seen=f"The ramp had only {counted(events, 'pruning event')}.",
+            kind="note" if events else "problem",
+            seen=f"The ramp had only {counted(events, 'pruning event')}."
+            if events
+            else "The ramp had no pruning event before its end: everything went at once.",
             ways=[Way(f"prune more often, in smaller bites: --set every={every}", {"every": -1})],
         )
 
@@ -197,10 +199,11 @@ def _why_nothing(run: Run) -> str:
 def _about_layers(run: Run) -> Iterator[Finding]:
     empty = [lost for lost in lost_by_layer(run) if lost.share >= EMPTY]
     if empty:
-        more = f" and {len(empty) - 1} more" if len(empty) > 1 else ""
+        lost = f"{empty[0].what} lost {empty[0].share:.1%} of its weights"
+        others = f", {counted(len(empty) - 1, 'other')} {EMPTY:.0%} or more" if len(empty) > 1 else ""
         yield Finding(
             kind="note",
-            seen=f"{empty[0].what}{more} lost {empty[0].share:.1%} of its weights: such a matrix does next to nothing.",
+            seen=f"{lost}{others}: such a matrix does next to nothing.",
             ways=[
                 *([_BY_CURVATURE] if run.by_size else []),
                 Way("keep it dense (--exclude '*name*') and see whether the score rises"),
@@ -222,7 +225,7 @@ def _about_the_comparison(run: Run, runs: Sequence[Run]) -> Iterator[Finding]:
             seen="There is no dense run beside this one, so what pruning cost in accuracy cannot be said.",
             ways=[Way(f"run {command} --method none --output dense, with the same settings, and report both together")],
         )
-    if len([other for other in runs if other.method == run.method]) < 2:
+    if len({(other.config or {}).get("seed") for other in runs if other.method == run.method}) < 2:
         yield Finding(
             kind="note",
             seen="One run with one seed: differences of a point or two may be chance.",

@@ -115,6 +115,13 @@ def legend_below(panel: "Axes") -> None:
     )
 
 
+def lay_out(figure: "Figure") -> None:
+    """Once, or each file would be laid out a little better than the one before."""
+    with _matplotlib().rc_context(STYLE):  # by which an axis knows how many numbers it has room for
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
 def save(figure: "Figure", path: Path) -> Path:
     """Its ending says the kind of file. The same figure gives the same bytes."""
     kind = path.suffix.removeprefix(".").lower()

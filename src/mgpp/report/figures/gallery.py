@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mgpp.report.figures import comparison, layers, prior, training
-from mgpp.report.figures.canvas import close, save
+from mgpp.report.figures.canvas import close, lay_out, save
 from mgpp.report.figures.comparison import read_results
 from mgpp.report.run import as_written, read_run, read_runs
 
@@ -48,10 +48,8 @@ def write_figure(
     drawing = FIGURES[name]
     axes = _draw(name, drawing, sources, prior or {})
     figure = (axes[0] if isinstance(axes, list) else axes).get_figure()
-    # Laid out once, or each file would be laid out a little better than the one before.
     with as_written(sources):
-        figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+        lay_out(figure)
     try:
         return [save(figure, path) for path in files]
     finally:

@@ -51,7 +51,7 @@ def remaining(runs: Runs, axes: "Axes | None" = None) -> "Axes":
         share = [count / total * sizes["per_octave"] for count in sizes["after"]]
         filled += [edge for edge, count in zip(edges, sizes["after"], strict=False) if count]
         look = {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[number % len(DASHES)]}
-        panel.stairs(share, edges, label=_label(run), linewidth=1.5, **look)
+        panel.stairs(share, edges, label=_label(run, found), linewidth=1.5, **look)
         if run.by_size and "cut" in last:
             panel.axvline(last["cut"], linewidth=0.8, **look)
     panel.set(xscale="log", xlabel=r"$|\theta|$", ylabel="share per octave", title="remaining weights")
@@ -82,7 +82,8 @@ def cuts(runs: Runs, axes: "Axes | None" = None) -> "Axes":
         color = COLORS[number % len(COLORS)]
         steps = [event["step"] for event in run.cuts]
         line = DASHES[number % len(DASHES)]
-        draw_line(panel, steps, [event["cut"] for event in run.cuts], color=color, linestyle=line, label=_label(run))
+        sizes = [event["cut"] for event in run.cuts]
+        draw_line(panel, steps, sizes, color=color, linestyle=line, label=_label(run, found))
         widths = [event["half_width"] for event in run.cuts if run.by_size and "half_width" in event]
         if len(widths) == len(steps):
             draw_line(panel, steps, widths, color=color, linestyle=":", linewidth=1)
@@ -90,7 +91,9 @@ def cuts(runs: Runs, axes: "Axes | None" = None) -> "Axes":
                 "half-width of the spike", (steps[-1], widths[-1]), (0, 3), textcoords="offset points",
                 ha="right", fontsize=7, color=color,
             )  # fmt: skip
-    panel.set(yscale="log", xlabel="step", ylabel="cut", title="cut during training")
+    is_one_score = len({run.by_size for run in found}) == 1
+    what = "cut" if is_one_score else "cut, each run's by its own score"
+    panel.set(yscale="log", xlabel="step", ylabel=what, title="cut during training")
     legend_below(panel)
     return panel
 
@@ -104,7 +107,7 @@ def sparsity(runs: Runs, axes: "Axes | None" = None) -> "Axes":
         steps = [event["step"] for event in run.events]
         asked = [event["target"] for event in run.events]
         draw_line(panel, steps, asked, color="silver", linewidth=4, zorder=1, label=None if number else "asked for")
-        _line(panel, number, run, steps, [event["sparsity"] for event in run.events])
+        _line(panel, number, found, steps, [event["sparsity"] for event in run.events])
     panel.set(xlabel="step", ylabel="sparsity", ylim=(0, 1))
     legend_below(panel)
     return panel
@@ -116,7 +119,7 @@ def loss(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     found = _need(runs, "logs", "a logged loss")
     panel = _panel(axes, found)
     for number, run in enumerate(found):
-        _line(panel, number, run, *run.logged("loss"))
+        _line(panel, number, found, *run.logged("loss"))
     _shade_ramps(panel, found)
     panel.set(xlabel="step", ylabel="training loss")
     legend_below(panel)
@@ -132,7 +135,7 @@ def regrowth(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     for number, run in enumerate(found):
         steps, shares = run.looked("came_back")
         most = max([most, *shares])
-        _line(panel, number, run, steps, [100 * share for share in shares])
+        _line(panel, number, found, steps, [100 * share for share in shares])
     if most == 0:
         panel.text(0.5, 0.5, "nothing came back", transform=panel.transAxes, ha="center", color="grey")
     _shade_ramps(panel, found)
@@ -146,8 +149,8 @@ def regrowth(runs: Runs, axes: "Axes | None" = None) -> "Axes":
 def spike(runs: Runs, axes: "Axes | None" = None) -> "Axes":
     """The share of all weights that lie in the prior's spike (g > ½) just before an event; grey, those already pruned.
 
-    What has been pruned hardly leaves the spike between two events. What the prior has gathered by itself is above the
-    grey line.
+    What has been pruned lies in it, too, as far as it has not grown out of it since the last event. What is above the
+    grey line the prior has gathered by itself.
     """
     drawn = [run for run in _as_runs(runs) if run.looked("in_spike")[0]]
     if not drawn:
@@ -158,7 +161,7 @@ def spike(runs: Runs, axes: "Axes | None" = None) -> "Axes":
         zeros = [event["sparsity"] for event in run.events]
         gone = None if number else "already pruned"
         panel.plot([0, *steps], [0, *zeros], color="silver", linewidth=3, zorder=1, drawstyle="steps-post", label=gone)
-        _line(panel, number, run, *run.looked("in_spike"))
+        _line(panel, number, drawn, *run.looked("in_spike"))
     panel.set(xlabel="step", ylabel=r"share of weights with $g(\theta) > ½$", ylim=(0, 1))
     legend_below(panel)
     return panel
@@ -173,9 +176,9 @@ def _height(runs: Sequence[Run]) -> float:
     return 3.0 + 0.17 * len(runs)
 
 
-def _line(panel: "Axes", number: int, run: Run, steps: Sequence[int], values: Sequence[float]) -> None:
-    dash = DASHES[number % len(DASHES)]
-    draw_line(panel, steps, values, color=COLORS[number % len(COLORS)], linestyle=dash, label=_label(run))
+def _line(panel: "Axes", number: int, runs: Sequence[Run], steps: Sequence[int], values: Sequence[float]) -> None:
+    look = {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[number % len(DASHES)]}
+    draw_line(panel, steps, values, **look, label=_label(runs[number], runs))
 
 
 def _shade_ramps(panel: "Axes", runs: Sequence[Run]) -> None:
@@ -184,8 +187,11 @@ def _shade_ramps(panel: "Axes", runs: Sequence[Run]) -> None:
         panel.axvspan(*ramps.pop(), color="grey", alpha=0.12, linewidth=0, label="ramp")
 
 
-def _label(run: Run) -> str:
-    return run.label if run.label.lower().split()[0] in run.name.lower() else f"{run.name} ({run.label})"
+def _label(run: Run, among: Sequence[Run]) -> str:
+    """With its folder's name, unless that says no more; always where another has the same label."""
+    is_told = run.label.lower().split()[0] in run.name.lower()
+    alone = sum(other.label == run.label for other in among) == 1
+    return run.label if is_told and alone else f"{run.name} ({run.label})"
 
 
 def _as_runs(runs: Runs) -> list[Run]:
