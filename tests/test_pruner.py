@@ -1,5 +1,8 @@
 """One training step, in every way people take it."""
 
+import warnings
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -359,3 +362,27 @@ def test_loading_the_state_of_another_run_shows_the_difference():
 def test_the_prior_asks_for_the_size_of_the_training_set():
     with pytest.raises(ValueError, match="train_size"):
         mgpp.Pruner(Toy(), METHOD, total_steps=STEPS)
+
+
+@pytest.mark.parametrize("late", [{"every": 15}, {"every": 4, "start": 12}])
+def test_a_ramp_without_an_event_on_its_way_is_warned_of(late):
+    with pytest.warns(UserWarning, match=r"no event falls between start=\d+ and end=14 with every=\d+") as told:
+        make_pruner(Toy(), mgpp.MGPP(**{**RAMP, **late}))
+    assert [Path(warning.filename) for warning in told] == [Path(__file__)]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        METHOD,
+        mgpp.MGPP(**{**RAMP, "every": 13}),
+        mgpp.MGPP(**{**RAMP, "every": 4, "start": 12, "initial_sparsity": 0.5}),
+        mgpp.MGPP(**{**RAMP, "every": 15, "sparsity": 0.0}),
+        mgpp.MGPP(**{**RAMP, "every": 15, "start": 13}),  # one shot, as asked
+        mgpp.PriorAnnealing(**{**RAMP, "every": 15}),
+    ],
+)
+def test_a_ramp_with_an_event_or_with_nothing_to_ramp_to_is_not_warned_of(method):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_pruner(Toy(), method)

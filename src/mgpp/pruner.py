@@ -1,5 +1,6 @@
 """The one driver of a training step: counts steps, adds the penalty, prunes on schedule, and says what it did."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,8 @@ class Pruner:
                 f"{method} takes gradients of its own: pass gradients=mgpp.GradientSampler(model, dataset), or a "
                 "callable like it"
             )
+        if self.schedule.warning is not None:
+            warnings.warn(self.schedule.warning, stacklevel=2)
         self.gradients = gradients
         self.added = prepare(model, method, include=include, exclude=exclude)
         self.targets: dict[str, nn.Parameter] = find_targets(model, include=include, exclude=exclude)

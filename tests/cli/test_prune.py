@@ -65,6 +65,20 @@ def test_a_run_that_prunes_nothing_says_so(prune, capsys):
     assert "nothing is pruned" not in capsys.readouterr().err
 
 
+def test_a_ramp_without_an_event_on_its_way_is_told_once(prune, capsys):
+    assert prune("--sparsity", "0.75", "--set", "start=2", "--set", "end=8", "--set", "every=9") == 0
+    assert capsys.readouterr().err.count("no event falls between start=2 and end=8 with every=9") == 1
+    assert prune("--sparsity", "0.75", *RAMP, output="stepwise") == 0
+    assert "no event" not in capsys.readouterr().err
+
+
+def test_a_method_whose_events_take_long_says_what_they_compute(prune, capsys):
+    few = ["--set", "num_grads=2", "--set", "batch_size=4", "--set", "block=8"]
+    assert prune("--sparsity", "0.75", "--method", "obert", *RAMP, *few) == 0
+    told = capsys.readouterr().err
+    assert "every event computes 2 gradients of 4 rows each (num_grads, batch_size) of its own\n" in told
+
+
 def test_a_model_need_not_be_scored_before_training(prune, capsys):
     assert prune("--method", "none", "--no-score-before") == 0
     out, err = capsys.readouterr()

@@ -55,6 +55,10 @@ class OBERT(Ramp):
         return "the blocks of its Fisher matrix run through whole weights"
 
     @property
+    def event_cost(self) -> str:
+        return f"{self.num_grads:,} gradients of {self.batch_size} rows each (num_grads, batch_size)"
+
+    @property
     def holds_zeros(self) -> bool:
         return True
 

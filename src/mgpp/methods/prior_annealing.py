@@ -89,6 +89,10 @@ class OneShot(Schedule):
                 f"prune_at={self.at}: between the ramp's end={self.end} and the run's last step {self.last}"
             )
 
+    @property
+    def warning(self) -> None:
+        return None
+
     def sparsity_at(self, t: int) -> float:
         return self.sparsity if t >= self.at else 0.0
 

@@ -77,6 +77,11 @@ class Ramp:
         return None if self.structure is None else f"the pattern {self.structure} lies over whole matrices"
 
     @property
+    def event_cost(self) -> str | None:
+        """What an event computes beside, where that takes longer than a step."""
+        return None
+
+    @property
     def holds_zeros(self) -> bool:
         """What the event that reaches `sparsity` has pruned never comes back."""
         return False
@@ -151,6 +156,17 @@ class Schedule:
 
     def is_event(self, t: int) -> bool:
         return is_event(t, start=self.start, end=self.end, every=self.every, last=self.last, held=self.held)
+
+    @property
+    def warning(self) -> str | None:
+        """Of a ramp that has no event on its way: all that it asks for goes in one step."""
+        way = range(self.start if self.initial_sparsity > 0 else self.start + 1, self.end)
+        if not way or self.sparsity == 0 or any(map(self.is_event, way)):
+            return None
+        return (
+            f"no event falls between start={self.start} and end={self.end} with every={self.every}, so all weights go "
+            "in one step: lower every, or train for longer"
+        )
 
     def learning_rate_factor(self, t: int) -> float:
         """By how much the weights to prune learn faster than the optimizer says."""

@@ -198,10 +198,20 @@ def _outline(plan: Plan, loaded: Mapping[str, Any]) -> list[str]:
             lines.append(f"in the structure {plan.method['method']['structure']}")
     elif plan.config.method is not None and not plan.config.method.holds_zeros:
         lines.append("nothing is pruned at sparsity 0: give --sparsity, for example 0.9")
+    lines += _about_events(plan)
     if plan.config.teacher is not None:
         share = plan.config.distil_weight
         lines.append(f"taught by {plan.config.teacher}: {share:g} of the loss, at {plan.config.distil_temperature:g}")
     return lines
+
+
+def _about_events(plan: Plan) -> list[str]:
+    method = plan.config.method
+    if method is None:
+        return []
+    cost, warning = method.event_cost, method.schedule(plan.length).warning
+    told = [] if cost is None else [f"every event computes {cost} of its own"]
+    return told if warning is None else [*told, f"warning: {warning}"]
 
 
 def _result(
