@@ -1,6 +1,7 @@
 """The committed results of the experiments as Markdown tables, filled into the pages that name them.
 
-python experiments/tables.py docs/results.md docs/settings.md README.md
+python experiments/tables.py            # all pages
+python experiments/tables.py README.md  # or some
 """
 
 import re
@@ -26,6 +27,7 @@ from experiments.pages.taught import patient, taught, unlabelled
 from experiments.pages.tried import ablations, sweep
 from experiments.pages.varied import varied
 
+ROOT = Path(__file__).resolve().parent.parent
 # Of the laboratory's cells, for tables and for studies of one method; and of runs of their own.
 OF_CELLS = (protocol, summary, standing, table1, table2, fifth, seeds, paper)
 OF_CELLS += (chosen, candidates, ablations, varied, sweep, figure2)
@@ -46,5 +48,5 @@ def fill(page: str) -> str:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        Path(name).write_text(fill(Path(name).read_text(encoding="utf-8")), encoding="utf-8")
+    for page in [*map(Path, sys.argv[1:])] or [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -12,7 +12,7 @@ def figure2(model: str) -> str:
     if not lines:
         return missing
     cell = lines[0]["cell"]
-    shown = f"![Remaining weights, and the cut during training, on {LABELS[cell['task']]}](figures/fig2-{model}.svg)"
+    shown = f"![Remaining weights, and the cut during training, on {LABELS[cell['task']]}](../figures/fig2-{model}.svg)"
     head = ["", "learning rate", "last cut", "half-width of the spike", f"{LABELS[cell['task']]}, {lines[0]['metric']}"]
     rows = table(head, [_row(line) for line in lines])
     return joined(missing, shown, rows, made_by(command_of(model, "figure"), lines))
