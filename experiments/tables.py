@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.pages.annealing import annealing, clipping, gradients
+from experiments.pages.beyond import beyond
 from experiments.pages.choosing import candidates, chosen, protocol
 from experiments.pages.faster import faster, following, gained
 from experiments.pages.figure2 import figure2
@@ -33,7 +34,7 @@ OF_CELLS = (protocol, summary, standing, table1, table2, fifth, seeds, paper)
 OF_CELLS += (chosen, candidates, ablations, varied, sweep, figure2)
 OF_STUDIES = (movement, cut, annealing, gradients, clipping, higher, following, faster, gained, longer)
 OF_STUDIES += (taught, patient, unlabelled)
-OF_RUNS = (levels, squad, summaries, decoder, upstream)
+OF_RUNS = (levels, squad, summaries, decoder, upstream, beyond)
 MAKERS: dict[str, Callable[..., str]] = {make.__name__: make for make in (*OF_CELLS, *OF_STUDIES, *OF_RUNS)}
 
 

@@ -8,6 +8,7 @@ import torch
 from experiments.glue import grid, studies
 from experiments.glue.apart import differences
 from experiments.pages import cells, glue, seeds, single
+from experiments.pages.summary import BRIEF
 from experiments.tables import MAKERS, fill
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -79,6 +80,13 @@ def test_in_short_a_method_has_its_means_its_bytes_and_what_the_paper_reports(re
     assert rows["MGPP (paper)"] == [*["71.0 ± 1.0"] * 3, "0", "74.8"]  # of 48.0, 82.6, 87.2, 66.2 and 90.2
     assert rows["Movement"][-1] == rows["ITP"][-1] == ""  # did not converge on some
     assert "GMP" not in rows
+    brief = [name for name, *_ in rows_of(MAKERS["summary"]("minilm", "brief"))[2:]]
+    assert brief == [name for name in BRIEF.values() if name in brief]
+    assert {"dense", "PLATON", "oBERT", "`mgpp.MGPP()`, the paper's"} < set(brief)
+    assert not {"GMP", "MGPP curvature", "**`mgpp.recommended()`**"} & set(
+        brief
+    )  # that was run faster, which none was here
+    assert row_of(MAKERS["summary"]("minilm", "brief"), "PLATON")[1:] == rows["PLATON"]
 
 
 def test_in_short_a_table_of_fewer_tasks_has_the_papers_mean_over_these(results):
@@ -360,6 +368,12 @@ def test_rows_that_learn_faster_stand_beside_those_of_table_1_with_the_same_seed
     means = ["62.5", "62.5", "70.0", "62.5", "75.0"]
     assert rows[0] == ["minilm", "6", "90%", *means, "+12.5 ± 0.8", "+5.0 ± 0.0"]
     assert rows_of(MAKERS["gained"]())[2][6:] == ["62.5", "70.0", "+7.5 ± 0.8", "+0.0 ± 0.0"]
+    head, _, *rows = rows_of(MAKERS["gained"]("brief"))
+    assert head[3:] == [
+        "dense", "PLATON", "PLATON, `lr_power=0.5`", "**`mgpp.recommended()`**",
+        "above PLATON", "above PLATON, `lr_power=0.5`",
+    ]  # fmt: skip
+    assert rows[0] == ["minilm", "6", "90%", "62.5", "62.5", "70.0", "70.0", "+7.5 ± 0.8", "+0.0 ± 0.0"]
     at_80 = [row for row in rows_of(text) if row[1] == "80%"]
     assert [row[-3] for row in at_80] == [
         *["61.0 ± 1.0", "70.0 ± 0.0"],  # of the table's three seeds
@@ -742,3 +756,24 @@ def test_bytes_are_divided_by_the_weights_that_are_pruned(model):
     )  # fmt: skip
     weights = find_targets(AutoModelForSequenceClassification.from_config(config)).values()
     assert sum(weight.numel() for weight in weights) == glue.PRUNABLE[model]
+
+
+def test_other_tasks_have_a_line_each_of_one_run_or_of_all_seeds(results, tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "EXPERIMENTS", tmp_path)
+    write(results, "table2", [line_of(cell, 0.7 + cell["seed"] / 100) for cell in choose(results, "table2")])
+    for name, sparsity, score in [
+        ("dense", 0.0, 0.5),
+        ("dense@1", 0.0, 0.52),
+        ("gmp-90", 0.9, 0.25),
+        ("gmp-50", 0.5, 0.4),
+    ]:
+        run_of(tmp_path, "squad", name, sparsity, f1=score)
+    run_of(tmp_path, "decoder", "dense", 0.0, perplexity=20.0)
+    run_of(tmp_path, "decoder", "faster-50", 0.5, perplexity=25.0)
+    head, _, *rows = rows_of(MAKERS["beyond"]())
+    assert head[1:] == ["dense", "GMP", "PLATON", "`mgpp.MGPP()`, the paper's", "**`mgpp.recommended()`**"]
+    told = {name.split(";")[0] + name[-3:]: row for name, *row in rows}
+    assert told["MNLI, QNLI and QQP (parts), mean90%"] == [*["71.0 ± 1.0"] * 4, ""]
+    assert told["SQuAD (a part), F190%"] == ["51.0 ± 1.4", "25.0", "", "", ""]
+    assert told["SQuAD (a part), F195%"] == ["51.0 ± 1.4", "", "", "", ""]
+    assert told["WikiText-2, perplexity (lower is better)50%"] == ["20.0", "", "", "", "25.0"]
