@@ -112,7 +112,7 @@ MAY_IMPORT = {
         "sampler",
         "trainer",
     },
-    "bench": {"adamw", "disk", "functional", "kernels", "methods", "pruner", "runtime", "targets"},
+    "bench": {"adamw", "artifact", "disk", "functional", "kernels", "methods", "pruner", "runtime", "targets"},
     "__main__": {"cli"},
 }
 MAY_SEE_TRANSFORMERS = {

@@ -1,6 +1,8 @@
 """ONNX and OpenVINO give PyTorch's outputs, for any batch and length, or are not written."""
 
-import importlib
+import importlib.util
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -9,6 +11,10 @@ from transformers import ViTConfig, ViTModel
 from mgpp.artifact import engines
 from mgpp.artifact.engines import compare, onnx_runner, openvino_runner, require, to_onnx, to_openvino
 from tests.artifact.models import make
+
+needs_openvino = pytest.mark.skipif(
+    importlib.util.find_spec("openvino") is None, reason="it is in the extra 'openvino'"
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +40,8 @@ def test_onnx_has_free_axes_and_pytorchs_outputs(exported):
             torch.testing.assert_close(run(inputs)[0], model(**inputs).logits, rtol=1e-5, atol=1e-6)
 
 
+@needs_openvino
 def test_openvino_has_pytorchs_outputs(exported, tmp_path):
-    pytest.importorskip("openvino")
     told = to_openvino(make("bert"), exported[0], tmp_path / "model.xml")
     assert told["outputs"] == ["logits"]
     assert told["max_difference"] < 1e-5
@@ -84,5 +90,20 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch):
         raise ImportError("none", name=name)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(ImportError, match=r"openvino needs openvino: pip install 'mgpp\[openvino\]'"):
+    with pytest.raises(ImportError, match=r"openvino is not installed: pip install 'mgpp\[openvino\]'"):
         require("openvino", extra="openvino")
+
+
+@needs_openvino
+def test_openvino_reports_its_use_to_nobody_and_leaves_no_process():
+    script = """if True:
+        import multiprocessing, sys
+        from mgpp.artifact.engines import require
+        (openvino,) = require("openvino", extra="openvino")
+        from openvino.tools.ovc.telemetry_utils import init_ovc_telemetry
+        init_ovc_telemetry().send_event("ov", "import", "general_import")
+        reporting = sorted(name for name in sys.modules if name.startswith("openvino_telemetry."))
+        print(reporting, multiprocessing.active_children())
+    """
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    assert told.stdout == "[] []\n"

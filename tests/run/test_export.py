@@ -210,7 +210,7 @@ def test_dense_engines_are_labelled_as_such(form, to, tmp_path, monkeypatch):
 
 def test_openvino_without_onnx_names_the_extra_that_brings_both(to, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(ImportError, match=r"openvino needs onnx: pip install 'mgpp\[openvino\]'"):
+    with pytest.raises(ImportError, match=r"onnx is not installed: pip install 'mgpp\[openvino\]'"):
         export(to(format="openvino"))
     assert not (tmp_path / "out").exists()
 

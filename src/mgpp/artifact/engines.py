@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -112,10 +113,13 @@ def compare(model: PreTrainedModel, run: Run, outputs: list[str]) -> float:
 
 
 def require(*modules: str, extra: str) -> list[ModuleType]:
+    # OpenVINO tells Intel of every use, from a process that it forks beside its threads: where that waits for a lock of
+    # one of them, Python waits for it at its end for ever. Without this package it tells nobody.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     try:
         return [importlib.import_module(module) for module in modules]
     except ImportError as error:
-        raise ImportError(f"{extra} needs {error.name}: pip install 'mgpp[{extra}]'") from None
+        raise ImportError(f"{error.name} is not installed: pip install 'mgpp[{extra}]'") from None
 
 
 def _as_exported(model: PreTrainedModel) -> PreTrainedModel:

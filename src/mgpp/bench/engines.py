@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import importlib
 import io
 import logging
 import tempfile
@@ -10,12 +9,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mgpp.artifact.engines import require
 from mgpp.runtime import accelerate, summary
 
 Run = Callable[[], Tensor]
@@ -41,8 +40,7 @@ def sparse(model: nn.Module, batch: Batch) -> tuple[Run, str]:
 
 
 def onnx_runtime(model: nn.Module, batch: Batch) -> tuple[Run, str]:
-    onnxruntime = _engine("onnxruntime")
-    _engine("onnxscript")
+    onnxruntime, _ = require("onnxruntime", "onnxscript", extra="openvino")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as folder, _silence():
@@ -64,7 +62,7 @@ def openvino_bf16(model: nn.Module, batch: Batch) -> tuple[Run, str]:
 
 
 def _openvino(model: nn.Module, batch: Batch, precision: str) -> tuple[Run, str]:
-    openvino = _engine("openvino")
+    (openvino,) = require("openvino", extra="openvino")
     with _silence():
         converted = openvino.convert_model(_Hidden(model).eval(), example_input=batch)
     converted.reshape({name: list(values.shape) for name, values in batch.items()})  # fixed sizes are its fastest
@@ -98,13 +96,6 @@ def _called(model: Any, batch: Batch) -> Run:
             return model(**batch)[0]
 
     return run
-
-
-def _engine(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError as missing:
-        raise ImportError(f"{name} is not installed: pip install 'mgpp[openvino]'") from missing
 
 
 @contextlib.contextmanager
