@@ -1,4 +1,8 @@
-"""The newest entry of a results file as a Markdown table: printed, or filled into a page that names it."""
+"""The newest entry of a results file as a Markdown table: printed, or filled into the pages that name it.
+
+python benchmarks/table.py                              # all pages
+python benchmarks/table.py benchmarks/results/NAME.json # printed
+"""
 
 import json
 import re
@@ -6,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 
 COLUMNS = {
     "name": "",
@@ -79,11 +84,12 @@ def fill(page: str) -> str:
     return re.sub(r"(<!-- results: (\S+) -->\n).*?(<!-- end -->)", newest, page, flags=re.DOTALL)
 
 
-def main(path: str) -> None:
-    if path.endswith(".json"):
-        print(table(Path(path)))
-    else:
-        Path(path).write_text(fill(Path(path).read_text(encoding="utf-8")), encoding="utf-8")
+def main(*names: str) -> None:
+    for page in [*map(Path, names)] or [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        if page.suffix == ".json":
+            print(table(page))
+        else:
+            page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ class Movement(Ramp):
 
     `scope="layer"` prunes every matrix to the same sparsity, as the original; "global" prunes all matrices together.
     `every` is 1, as the original: a cut by these scores harms far more than one of its size by magnitude, so each is
-    to be as small as can be (docs/results.md). 17 bytes a weight.
+    to be as small as can be (docs/results/movement_and_annealing.md). 17 bytes a weight.
     """
 
     every: Time = 1
