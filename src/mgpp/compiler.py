@@ -30,10 +30,14 @@ class _Hangs(NoKernel):
 
 
 def load(
-    source: Path, make: Callable[[ctypes.CDLL, str], Made], *, flags: Sequence[str] = (), march: str = "native"
+    sources: Sequence[Path],
+    make: Callable[[ctypes.CDLL, str], Made],
+    *,
+    flags: Sequence[str] = (),
+    march: str = "native",
 ) -> Made:
-    """What `make` makes of the source as a library for a -march, from the cache or newly compiled, and the compiler's
-    name.
+    """What `make` makes of the sources as one library for a -march, from the cache or newly compiled, and the
+    compiler's name. Headers stand among the sources.
 
     Raises NoKernel, with the reason, where there is none. MGPP_COMPILE=0 asks for that.
     """
@@ -46,7 +50,7 @@ def load(
     failures = []
     for to_compile, to_link in _attempts(march):
         try:
-            library = _compiled(source, compiler, name, [*FLAGS, *flags, *to_compile], to_link)
+            library = _compiled(sources, compiler, name, [*FLAGS, *flags, *to_compile], to_link)
             return make(ctypes.CDLL(str(library)), name)
         except _Hangs:
             raise
@@ -65,18 +69,21 @@ def _attempts(march: str) -> Iterator[tuple[list[str], list[str]]]:
     yield target, []
 
 
-def _compiled(source: Path, compiler: str, name: str, to_compile: list[str], to_link: list[str]) -> Path:
-    made_of = (source.read_bytes(), compiler, name, to_compile, to_link, _processor())
-    folder, known = _cache(), f"{source.stem}-{_digest(repr(made_of).encode())}"
+def _compiled(sources: Sequence[Path], compiler: str, name: str, to_compile: list[str], to_link: list[str]) -> Path:
+    contents = [source.read_bytes() for source in sources]
+    made_of = (*contents, compiler, name, to_compile, to_link, _processor())
+    folder, known = _cache(), f"{sources[0].stem}-{_digest(repr(made_of).encode())}"
     for library in folder.glob(f"{known}-*.so"):
         if _is_whole(library):
             return library
         with contextlib.suppress(OSError):
             library.unlink()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        made = Path(scratch) / "made.so"
-        _output(compiler, *to_compile, "-c", str(source), "-o", f"{made}.o")
-        _output(compiler, "-shared", *to_link, f"{made}.o", "-o", str(made))
+        made, objects = Path(scratch) / "made.so", []
+        for source in (source for source in sources if source.suffix == ".cpp"):
+            objects.append(f"{Path(scratch) / source.stem}.o")
+            _output(compiler, *to_compile, "-c", str(source), "-o", objects[-1])
+        _output(compiler, "-shared", *to_link, *objects, "-o", str(made))
         library = folder / f"{known}-{_digest(made.read_bytes())}.so"
         os.replace(made, library)  # at once: two processes may build at the same time
     return library

@@ -1,10 +1,17 @@
 """A machine without a compiler skips the compiled kernel's tests, and says so; all others run by torch's CSR."""
 
+import platform
+from pathlib import Path
+
 import pytest
 import torch
 
 from mgpp import compiler
-from mgpp.runtime import NoKernel, build, paths
+from mgpp.runtime import attention, build, paths
+from tests.compilers import built
+
+# -march, and the flag in /proc/cpuinfo without which its instructions would end the process.
+TARGETS = {"native": "", "x86-64-v4": "avx512vl", "x86-64-v3": "avx2", "x86-64": ""}
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +22,17 @@ def same_numbers():
 @pytest.fixture(scope="session")
 def compiled():
     """The kernel of this machine."""
-    return built("native")
+    return built(build.build, "native")
+
+
+@pytest.fixture(params=TARGETS)
+def kernel(request):
+    """The kernel for every instruction set that this machine can run."""
+    if request.param != "native" and platform.machine() != "x86_64":
+        pytest.skip(f"{request.param} is for x86_64, this is {platform.machine()}")
+    if TARGETS[request.param] not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        pytest.skip(f"this processor has no {TARGETS[request.param]}")
+    return built(build.build, request.param)
 
 
 @pytest.fixture
@@ -26,13 +43,6 @@ def fresh():
     _forget()
 
 
-def built(march: str) -> build.Kernel:
-    try:
-        return build.build(march)
-    except NoKernel as reason:
-        pytest.skip(f"the compiled kernel cannot be built here: {reason}")
-
-
 def _forget() -> None:
-    for cached in (build.kernel, compiler._cache, paths._found):
+    for cached in (build.kernel, compiler._cache, paths._found, attention._loaded, attention._measured):
         cached.cache_clear()

@@ -1,27 +1,11 @@
 """The compiled kernel against its readable twin, for every instruction set this machine can run."""
 
-import platform
-from pathlib import Path
-
 import pytest
 import torch
 
 from mgpp.runtime import layout, paths
 from mgpp.runtime.layout import pack
-from tests.runtime.conftest import built
 from tests.runtime.matrices import SIZES, TOKENS, pruned, relative_error
-
-# -march, and the flag in /proc/cpuinfo without which its instructions would end the process.
-TARGETS = {"native": "", "x86-64-v4": "avx512vl", "x86-64-v3": "avx2", "x86-64": ""}
-
-
-@pytest.fixture(params=TARGETS)
-def kernel(request):
-    if request.param != "native" and platform.machine() != "x86_64":
-        pytest.skip(f"{request.param} is for x86_64, this is {platform.machine()}")
-    if TARGETS[request.param] not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
-        pytest.skip(f"this processor has no {TARGETS[request.param]}")
-    return built(request.param)
 
 
 @pytest.mark.parametrize("paired", [False, True])

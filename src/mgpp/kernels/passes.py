@@ -165,7 +165,7 @@ def compiled() -> Passes | None:
 
 
 def build(march: str) -> Passes:
-    passes = compiler.load(SOURCE, Passes, flags=FLAGS, march=march)
+    passes = compiler.load([SOURCE], Passes, flags=FLAGS, march=march)
     if not passes.threaded:
         raise compiler.NoKernel(f"{passes.built_by} has no OpenMP: on one thread torch's operations may be faster")
     if not _is_right(passes):

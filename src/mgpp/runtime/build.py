@@ -7,12 +7,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from mgpp import compiler
 from mgpp.compiler import NoKernel
 from mgpp.runtime.layout import Packed, pack, unpack
 
-SOURCE = Path(__file__).with_name("spmm.cpp")
+SOURCES = [Path(__file__).with_name(name) for name in ("spmm.cpp", "attention.cpp", "vectors.h")]
 
 
 class _Matrix(ctypes.Structure):
@@ -24,12 +25,49 @@ class _Matrix(ctypes.Structure):
     )
 
 
+class _Side(ctypes.Structure):
+    """`Side` in attention.cpp."""
+
+    _fields_ = (("at", ctypes.c_void_p), *((name, ctypes.c_int64) for name in ("batch", "head", "token")))
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "_Side":
+        return cls(tensor.data_ptr(), *tensor.stride()[:3])
+
+
+class _Mask(ctypes.Structure):
+    """`Mask` in attention.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("seen", "added")),
+        *((name, ctypes.c_int64) for name in ("batch", "key")),
+    )
+
+    @classmethod
+    def of(cls, mask: Tensor | None) -> "_Mask":
+        if mask is None:
+            return cls()
+        at = (mask.data_ptr(), None) if mask.dtype == torch.bool else (None, mask.data_ptr())
+        return cls(*at, mask.stride(0) if len(mask) > 1 else 0, mask.stride(3))
+
+
+class _Sizes(ctypes.Structure):
+    """`Sizes` in attention.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "groups", "queries", "keys", "dim")),
+        ("scale", ctypes.c_float),
+    )
+
+
 class Kernel:
     """The loaded library."""
 
     def __init__(self, library: ctypes.CDLL, built_by: str) -> None:
         self._multiply = library.mgpp_multiply
         self._multiply.argtypes = (*(ctypes.c_void_p,) * 4, *(ctypes.c_int64,) * 2)
+        self._attend = library.mgpp_attend
+        self._attend.argtypes = (*(ctypes.c_void_p,) * 6, ctypes.c_int64)
         library.mgpp_vectors.restype = ctypes.c_char_p
         self.vectors: str = library.mgpp_vectors().decode()
         self.threaded = bool(library.mgpp_threaded())
@@ -37,6 +75,20 @@ class Kernel:
 
     def bind(self, packed: Packed) -> "Bound":
         return Bound(self, packed)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+        """softmax(q·kᵀ · scale + mask) · v of (batch × heads × tokens × dim), as (batch × tokens × heads × dim).
+
+        The mask is the same for all heads and queries: True where a key counts, or what is added to its scores.
+        """
+        (batch, heads, queries, dim), (_, groups, keys, _) = query.shape, key.shape
+        out = query.new_empty(batch, queries, heads, dim)
+        sides = _Side.of(query), _Side.of(key), _Side.of(value)
+        beside = _Mask.of(mask), _Sizes(batch, heads, groups, queries, keys, dim, scale)
+        addresses = map(ctypes.addressof, (*sides, *beside))
+        if self._attend(*addresses, out.data_ptr(), torch.get_num_threads()):
+            raise MemoryError(f"no memory for the attention of {queries} tokens to {keys}")
+        return out
 
     def __str__(self) -> str:
         return f"{self.vectors}, {'threads' if self.threaded else 'one thread'}, built by {self.built_by}"
@@ -69,8 +121,8 @@ def kernel() -> Kernel:
 
 
 def build(march: str) -> Kernel:
-    """The kernel for a -march, tried on two small products."""
-    made = compiler.load(SOURCE, Kernel, march=march)
+    """The kernel for a -march, tried on two small products and an attention."""
+    made = compiler.load(SOURCES, Kernel, march=march)
     _try_out(made)
     return made
 
@@ -79,8 +131,16 @@ def _try_out(made: Kernel) -> None:
     for packed in (pack(weight) for weight in _small_matrices()):
         x = torch.linspace(-1, 1, 70 * packed.columns).view(70, packed.columns)
         actual, expected = made.bind(packed)(x, None), x @ unpack(packed).T
-        if not torch.allclose(actual, expected, rtol=1e-4, atol=1e-4):
-            raise NoKernel(f"the kernel built by {made.built_by} computes wrong numbers on this machine")
+        _require_alike(made, actual, expected)
+    q, k, v = torch.linspace(-1, 1, 3 * 2 * 70 * 12).view(3, 1, 2, 70, 12)
+    _require_alike(
+        made, made.attend(q, k, v, None, 2.0), scaled_dot_product_attention(q, k, v, scale=2.0).transpose(1, 2)
+    )
+
+
+def _require_alike(made: Kernel, actual: Tensor, expected: Tensor) -> None:
+    if not torch.allclose(actual, expected, rtol=1e-4, atol=1e-4):
+        raise NoKernel(f"the kernel built by {made.built_by} computes wrong numbers on this machine")
 
 
 def _small_matrices() -> Iterator[Tensor]:

@@ -4,36 +4,16 @@
 // the tile with one broadcast and V loads of consecutive floats. The weights of a tile's chunk of rows come in blocks of
 // columns, whose packed activations stay in the nearest cache while every row of the chunk passes over them. A row's
 // sums for the whole tile are held in registers.
-//
-// One source for every machine: vectors are the compiler's own (GCC, Clang), and their width is the target's.
 
 #include <cstdint>
 #include <cstdlib>
-#include <utility>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+
+#include "vectors.h"
 
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int VECTOR_BYTES = 64, REGISTERS = 32;
-constexpr const char* VECTORS = "AVX-512";
-#elif defined(__AVX2__)
-constexpr int VECTOR_BYTES = 32, REGISTERS = 16;
-constexpr const char* VECTORS = "AVX2";
-#else
-constexpr int VECTOR_BYTES = 16, REGISTERS = 16;
-constexpr const char* VECTORS = "16-byte vectors";
-#endif
-
-constexpr int L = VECTOR_BYTES / sizeof(float);  // lanes of a vector
-constexpr int CHUNK = 64, BLOCK = 128;           // as in layout.py
-constexpr int64_t ALONE_IS_FASTER = 1 << 17;     // products that take less time than to wake other threads
-
-typedef float Vector __attribute__((vector_size(VECTOR_BYTES)));
-typedef float Unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(4)));
-typedef int32_t Lanes __attribute__((vector_size(VECTOR_BYTES)));
+constexpr int CHUNK = 64, BLOCK = 128;        // as in layout.py
+constexpr int64_t ALONE_IS_FASTER = 1 << 17;  // products that take less time than to wake other threads
 
 struct Line {  // one row (or pair of rows) in one block
   int16_t row, count;
@@ -61,59 +41,7 @@ struct Batch {
   Batch first(int64_t count) const { return {x, bias, y, count}; }
 };
 
-inline int64_t parts(int64_t total, int64_t size) { return (total + size - 1) / size; }
-
-// ---- transposing L × L floats ----
-
-template <int... M>
-inline Vector shuffled(Vector a, Vector b) {
-#ifdef __clang__
-  return __builtin_shufflevector(a, b, M...);
-#else
-  return __builtin_shuffle(a, b, Lanes{M...});
-#endif
-}
-
-template <int S, int... I>
-inline void exchange(Vector& a, Vector& b, std::integer_sequence<int, I...>) {
-  Vector low = shuffled<((I & S) ? L + I - S : I)...>(a, b);
-  b = shuffled<((I & S) ? L + I : I + S)...>(a, b);
-  a = low;
-}
-
-// Swaps the off-diagonal quarters, then those of the quarters, and so on.
-template <int S>
-inline void exchange_all(Vector* v) {
-#pragma GCC unroll 16
-  for (int i = 0; i < L; i++)
-    if (!(i & S)) exchange<S>(v[i], v[i + S], std::make_integer_sequence<int, L>{});
-  if constexpr (S > 1) exchange_all<S / 2>(v);
-}
-
-inline void transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
-  Vector v[L];
-#pragma GCC unroll 16
-  for (int i = 0; i < L; i++) v[i] = *(const Unaligned*)(from + i * from_stride);
-  exchange_all<L / 2>(v);
-#pragma GCC unroll 16
-  for (int i = 0; i < L; i++) *(Unaligned*)(to + i * to_stride) = v[i];
-}
-
 // ---- one tile of V · L tokens ----
-
-template <int V>
-void pack(const float* x, int64_t tokens, int64_t columns, int64_t from, int64_t to, float* packed) {
-  constexpr int WIDTH = V * L;
-  for (int u = 0; u < V; u++) {
-    const int64_t left = tokens - u * L;
-    const float* source = x + u * L * columns;
-    int64_t k = from;
-    if (left >= L)
-      for (; k + L <= to; k += L) transpose(source + k, columns, packed + k * WIDTH + u * L, WIDTH);
-    for (; k < to; k++)
-      for (int j = 0; j < L; j++) packed[k * WIDTH + u * L + j] = j < left ? source[j * columns + k] : 0.0f;
-  }
-}
 
 template <int R, int V>
 inline void add_block(const Line* line, const Line* end, const float* value, const uint8_t* place, const float* packed,
@@ -163,15 +91,7 @@ void multiply_chunk(const Matrix& m, int64_t chunk, const float* packed, const B
     add_block<R, V>(m.lines + s[0].line, m.lines + s[1].line, m.values + s[0].entry * R, m.places + s[0].entry,
                     packed + b * BLOCK * WIDTH, sums);
   }
-  for (int u = 0; u < V; u++) {
-    const int64_t left = tile.tokens - u * L;
-    float* target = tile.y + u * L * m.rows + first;
-    int64_t r = 0;
-    if (left >= L)
-      for (; r + L <= rows; r += L) transpose(sums + r * WIDTH + u * L, WIDTH, target + r, m.rows);
-    for (; r < rows; r++)
-      for (int j = 0; j < L && j < left; j++) target[j * m.rows + r] = sums[r * WIDTH + u * L + j];
-  }
+  unpack<V>(sums, tile.tokens, m.rows, rows, tile.y + first);
 }
 
 // ---- a team of threads ----

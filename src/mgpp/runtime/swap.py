@@ -9,6 +9,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from mgpp.layers import WEIGHT_READERS
+from mgpp.runtime import attention
 from mgpp.runtime.choice import gain
 from mgpp.runtime.layer import SparseLinear
 from mgpp.runtime.paths import Path, active
@@ -24,7 +25,8 @@ def accelerate(model: nn.Module, *, tokens: int = 128, least_gain: float = 1.1, 
     The outputs stay the same to float rounding. The model is for inference from then on: frozen, in eval mode, on the
     CPU and in float32. Each shape and density is measured once, dense against sparse, with `tokens` tokens (batch ×
     length), and a layer is replaced where sparse is at least `least_gain` times as fast; least_gain=0 replaces all that
-    are pruned. Experts that are kept as stacks of matrices are no layers, and stay dense. `path` is auto, compiled or
+    are pruned. A Transformers model whose attention is torch's ("sdpa") gets that of the kernel, too, if it is faster
+    here. Experts that are kept as stacks of matrices are no layers, and stay dense. `path` is auto, compiled or
     csr: `mgpp.runtime.active()` says what auto means here.
     """
     if not isinstance(model, nn.Module):
@@ -47,19 +49,23 @@ def accelerate(model: nn.Module, *, tokens: int = 128, least_gain: float = 1.1, 
         sparse = made[id(layer)]
         if sparse is not None:
             model.set_submodule(name, sparse)
+    if is_accelerated(model) and way.name == "compiled" and attention.gain(tokens) >= least_gain:
+        attention.install(model)
     if not is_accelerated(model):
         warnings.warn(f"no layer of {type(model).__name__} is faster sparse, so all stay dense: {way}", stacklevel=2)
     return model
 
 
 def densify(model: nn.Module) -> nn.Module:
-    """Put plain layers back in the place of all SparseLinear, with the same weights; the model stays frozen."""
+    """Put plain layers back in the place of all SparseLinear, with the same weights, and torch's attention; the model
+    stays frozen."""
     plain: dict[int, nn.Module] = {}
     for name, layer in list(model.named_modules(remove_duplicate=False)):
         if isinstance(layer, SparseLinear):
             if id(layer) not in plain:
                 plain[id(layer)] = layer.plain()
             model.set_submodule(name, plain[id(layer)])
+    attention.remove(model)
     return model
 
 
@@ -72,12 +78,14 @@ class Summary:
     density: float  # of the sparse layers
     sparse_bytes: int
     replaced_bytes: int  # what the sparse layers' weights took as dense matrices
+    fast_attention: bool  # by the kernel in the place of torch's
 
     def __str__(self) -> str:
         sizes = f"{self.replaced_bytes / 1e6:.1f} MB of weights in {self.sparse_bytes / 1e6:.1f} MB"
         layers = f"{self.sparse_layers} layers sparse ({self.density:.1%} of their weights left, {sizes})"
         stacks = f" and {self.dense_stacks} stacks of experts' weights" if self.dense_stacks else ""
-        return f"{layers}, {self.dense_layers}{stacks} dense; path: {self.path}"
+        attended = ", attention by the kernel" if self.fast_attention else ""
+        return f"{layers}, {self.dense_layers}{stacks} dense{attended}; path: {self.path}"
 
 
 def summary(model: nn.Module) -> Summary:
@@ -93,6 +101,7 @@ def summary(model: nn.Module) -> Summary:
         density=sum(layer.packed.nonzeros for layer in layers) / max(1, weights),
         sparse_bytes=sum(layer.packed.nbytes for layer in layers),
         replaced_bytes=4 * weights,
+        fast_attention=attention.is_installed(model),
     )
 
 
