@@ -54,6 +54,26 @@ def test_rows_that_share_their_columns_are_pruned_in_pairs():
     assert inference._sparsity(model) == pytest.approx(0.9, abs=1e-3)
 
 
+def test_kept_memory_is_asked_for_once_and_refused_where_it_cannot_be(monkeypatch):
+    asked = []
+    monkeypatch.setattr(inference, "keep_memory", lambda: asked.append(True) or True)
+    measure_inference("tiny", **QUICK, only=["sparse"])
+    assert asked == []
+    measure_inference("tiny", **QUICK, only=["sparse"], kept=True)
+    assert asked == [True]
+    monkeypatch.setattr(inference, "keep_memory", lambda: False)
+    with pytest.raises(RuntimeError, match="leave --keep-memory out"):
+        measure_inference("tiny", **QUICK, only=["sparse"], kept=True)
+
+
+def test_sparse_is_measured_with_torchs_attention_where_asked():
+    both = by_name(measure_inference("tiny", **QUICK, sparsities=[0.9], only=["sparse", inference.TORCHS_ATTENTION]))
+    fast, plain = both["sparse 90%"], both[f"{inference.TORCHS_ATTENTION} 90%"]
+    assert "attention by the kernel" not in plain["detail"]
+    assert plain["error"] < 1e-5
+    assert fast["error"] < 1e-5
+
+
 def test_an_engine_that_is_not_installed_is_named_in_its_row(monkeypatch):
     def missing(name):
         raise ImportError(name=name)

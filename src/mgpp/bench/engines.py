@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mgpp.artifact.engines import require
-from mgpp.runtime import accelerate, summary
+from mgpp.runtime import accelerate, attention, summary
 
 Run = Callable[[], Tensor]
 Batch = dict[str, Tensor]
@@ -36,6 +36,12 @@ def torch_compiled(model: nn.Module, batch: Batch) -> tuple[Run, str]:
 def sparse(model: nn.Module, batch: Batch) -> tuple[Run, str]:
     """The one that does not multiply by zeros."""
     made = accelerate(copy.deepcopy(model), tokens=batch["input_ids"].numel())
+    return _called(made, batch), str(summary(made))
+
+
+def sparse_with_torchs_attention(model: nn.Module, batch: Batch) -> tuple[Run, str]:
+    made = accelerate(copy.deepcopy(model), tokens=batch["input_ids"].numel())
+    attention.remove(made)
     return _called(made, batch), str(summary(made))
 
 

@@ -17,6 +17,7 @@ from mgpp.bench.timing import Tell, release, silent, table_row, take_turns
 from mgpp.functional.blocks import zero_blocks_
 from mgpp.functional.score import magnitude
 from mgpp.functional.structure import Blocks
+from mgpp.runtime import keep_memory
 from mgpp.targets import find_targets
 
 Start = Callable[[nn.Module, Batch], tuple[Run, str]]
@@ -31,8 +32,9 @@ DENSE: dict[str, Start] = {
     "OpenVINO fp32": engines.openvino_fp32,
     "OpenVINO bf16": engines.openvino_bf16,
 }
-NO_ACTIVATION = "sparse without activations"  # the most that fusing them could bring; measured only where asked for
-SPARSE = {"sparse": 1, "sparse 2x1": 2, NO_ACTIVATION: 1}  # rows that are kept or zeroed together
+# Measured only where asked for: what the kernel's attention brings, and the most that fusing activations could bring.
+TORCHS_ATTENTION, NO_ACTIVATION = "sparse, torch's attention", "sparse without activations"
+SPARSE = {"sparse": 1, "sparse 2x1": 2, TORCHS_ATTENTION: 1, NO_ACTIVATION: 1}  # rows that are kept or zeroed together
 CPU = torch.device("cpu")
 REST = 0.02  # seconds: each engine has threads of its own, which spin on for a while after their work
 
@@ -53,6 +55,7 @@ def measure_inference(
     length: int = 128,
     rounds: int = 15,
     only: Sequence[str] | None = None,
+    kept: bool = False,
     load: Callable[[], nn.Module] | None = None,
     tell: Tell = silent,
 ) -> list[dict[str, Any]]:
@@ -60,11 +63,13 @@ def measure_inference(
     how far its outputs lie from torch's (the largest difference, against the largest output).
 
     The model has random weights, of which the smallest are zeroed; or it is the pruned one that `load` gives, and
-    `shape` is its name.
+    `shape` is its name. `kept`: the process keeps the memory that it frees, from then on (mgpp.runtime.keep_memory).
     """
     unknown = sorted(set(only or ()) - {*DENSE, *SPARSE})
     if unknown:
         raise ValueError(f"only={unknown[0]!r} is not one of {', '.join([*DENSE, *SPARSE])}")
+    if kept and not keep_memory():
+        raise RuntimeError("this C library cannot be told to keep memory: leave --keep-memory out")
     model = (load() if load is not None else _random(shape)).float().eval()
     rows = []
     for number, batch in enumerate(batches, 1):
@@ -93,7 +98,8 @@ def _sides(
             _prune_(pruned, sparsity, tied)
             if name == NO_ACTIVATION:
                 _drop_activations_(pruned)
-            yield _Side(name=name, sparsity=round(_sparsity(pruned), 4), model=pruned, start=engines.sparse)
+            start = engines.sparse_with_torchs_attention if name == TORCHS_ATTENTION else engines.sparse
+            yield _Side(name=name, sparsity=round(_sparsity(pruned), 4), model=pruned, start=start)
 
 
 def _measure(sides: Iterator[_Side], batch: Batch, rounds: int) -> list[dict[str, Any]]:

@@ -50,6 +50,9 @@ def bench(
     sparsities: Annotated[str, typer.Option(help="inference: comma-separated.")] = "0.8,0.9,0.95",
     batches: Annotated[str, typer.Option(help="inference: batch sizes, comma-separated.")] = "1,32",
     length: Annotated[int, typer.Option(help="inference: tokens in a row.")] = 128,
+    keep_memory: Annotated[
+        bool, typer.Option("--keep-memory", help="inference: the process keeps memory that it frees, in all engines.")
+    ] = False,
     sizes: Annotated[str, typer.Option(help="selection: numbers of weights, comma-separated.")] = "1e6,1e7",
     dtype: Annotated[str, typer.Option(help="selection and decoder: float32 or bfloat16.")] = "float32",
     rounds: Annotated[int, typer.Option(help="How often each side is measured.")] = 15,
@@ -100,6 +103,7 @@ def bench(
             length=length,
             rounds=rounds,
             only=only,
+            kept=keep_memory,
             load=None if model is None else partial(_load, model),
             tell=tell,
         )

@@ -2,6 +2,7 @@
 
 from mgpp.compiler import NoKernel
 from mgpp.runtime.layer import SparseLinear
+from mgpp.runtime.memory import keep_memory
 from mgpp.runtime.paths import Path, active
 from mgpp.runtime.semi_structured import to_semi_structured
 from mgpp.runtime.swap import Summary, accelerate, densify, summary
@@ -14,6 +15,7 @@ __all__ = [
     "accelerate",
     "active",
     "densify",
+    "keep_memory",
     "summary",
     "to_semi_structured",
 ]
