@@ -90,13 +90,14 @@ def test_a_damaged_library_is_built_anew(compiled, fresh, monkeypatch, tmp_path,
     monkeypatch.setenv("MGPP_CACHE", str(tmp_path))
     compiler._cache.cache_clear()
     build.build("native")
-    (kept,) = tmp_path.glob("*.so")
-    whole = kept.read_bytes()
-    kept.unlink()  # this process has it open
-    kept.write_bytes(damage(whole))
+    for kept in list(tmp_path.glob("*.so")):  # Clang's has one more, which does not load without its own OpenMP
+        whole = kept.read_bytes()
+        kept.unlink()  # this process has it open
+        kept.write_bytes(damage(whole))
     assert build.build("native").vectors == compiled.vectors
-    (again,) = tmp_path.glob("*.so")
-    assert compiler._is_whole(again)
+    again = list(tmp_path.glob("*.so"))
+    assert again
+    assert all(map(compiler._is_whole, again))
 
 
 def test_a_kernel_that_computes_wrong_numbers_is_refused(compiled, monkeypatch):

@@ -32,7 +32,7 @@ def faults(how: str) -> int:
 def test_kept_memory_is_not_taken_from_the_system_again():
     if not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
         pytest.skip("this C library is not glibc")
-    assert faults("kept") < 1000 < faults("given back")
+    assert 3 * faults("kept") < faults("given back")  # the heap may grow by a block more on its way
 
 
 def test_a_c_library_that_cannot_be_told_is_no_error(monkeypatch):
